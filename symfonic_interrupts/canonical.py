@@ -1,0 +1,57 @@
+"""One text for one JSON value, so that two processes that see the same value compute the same hash.
+
+Object members are sorted by code point, there is no white space, non-ASCII stays as it is, and numbers are written as
+Python's `json` writes them. NaN, infinities and lone surrogates have no JSON form and are refused (as in RFC 8785,
+section 3.2, whose number format this is not).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """The canonical JSON text of plain JSON data.
+
+    Raises:
+        ValueError: the value is not JSON data (a non-string member name, NaN, a lone surrogate, another Python object).
+    """
+    try:
+        _refuse_foreign_names(value)
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("text with a lone surrogate has no UTF-8 form") from None
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not JSON data: {type(error).__name__}") from None
+    return text
+
+
+def _refuse_foreign_names(value: Any) -> None:
+    # json.dumps would turn {1: ...} and {None: ...} silently into {"1": ...} and {"null": ...}.
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if not isinstance(name, str):
+                raise ValueError("not JSON data: a member name that is not a string")
+            _refuse_foreign_names(member)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_foreign_names(item)
+
+
+def sha256(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes in unpadded base64url: 43 characters, the form JOSE uses (RFC 7515, RFC 7638)."""
+    return base64url(hashlib.sha256(text.encode("utf-8")).digest())
+
+
+def hash_json(value: Any) -> str:
+    """SHA-256 of the canonical JSON of plain JSON data, in unpadded base64url."""
+    return sha256(canonical_json(value))
+
+
+def base64url(data: bytes) -> str:
+    """Unpadded base64url (RFC 7515, section 2)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

@@ -1,0 +1,184 @@
+"""Every error this library raises, as one tree under `InterruptError`.
+
+Each class carries a stable `code` (for clients and logs) and the `http_status` a web layer should answer with. A message
+says what is wrong, names the field, and says what to do next. It never contains a token, a key, a payload or a response.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+
+class InterruptError(Exception):
+    """Base of all errors of symfonic_interrupts.
+
+    Attributes:
+        code: stable machine-readable name of the kind of error.
+        http_status: the HTTP status code (RFC 9110) that fits it.
+    """
+
+    code: ClassVar[str] = "interrupt_error"
+    http_status: ClassVar[int] = 500
+
+
+class TokenInvalid(InterruptError):
+    """The pause token is not one that this service issued: forged, cut, re-encoded, for another audience or of another kind."""
+
+    code = "token_invalid"
+    http_status = 401
+
+
+class TokenExpired(InterruptError):
+    """The pause token is genuine but its time is over.
+
+    Attributes:
+        expired_at: when it ended (UTC), or None where that is not known.
+    """
+
+    code = "token_expired"
+    http_status = 410
+
+    def __init__(self, message: str, *, expired_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.expired_at = expired_at
+
+
+class TokenConsumed(InterruptError):
+    """The pause token was spent before: answered, revoked or reissued. A token counts once.
+
+    Attributes:
+        state: the state of the pause now, such as `answered`, `applied`, `unused`, `revoked` or `reissued`.
+    """
+
+    code = "token_consumed"
+    http_status = 409
+
+    def __init__(self, message: str, *, state: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class ScopeMismatch(InterruptError):
+    """The pause belongs to another scope than the caller's, and its point does not allow answers across scopes."""
+
+    code = "scope_mismatch"
+    http_status = 403
+
+
+class ScopeRequired(InterruptError):
+    """No tenant was given, and there is no default. A scope is never guessed."""
+
+    code = "scope_required"
+    http_status = 400
+
+
+class UnknownInterrupt(InterruptError):
+    """The name is not registered here."""
+
+    code = "unknown_interrupt"
+    http_status = 404
+
+
+class _Validation(InterruptError):
+    """A value that does not fit its schema.
+
+    Attributes:
+        errors: pydantic's list of errors (`type`, `loc`, `msg`), without the input; empty where another check refused.
+    """
+
+    def __init__(self, message: str, *, errors: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or []
+
+
+class PayloadInvalid(_Validation):
+    """What a node wants to show does not fit the payload schema of its point, or is too large."""
+
+    code = "payload_invalid"
+    http_status = 500
+
+
+class ResponseInvalid(_Validation):
+    """The answer does not fit the response schema of the point, or its validator refused it. The token is not spent."""
+
+    code = "response_invalid"
+    http_status = 422
+
+
+class PauseNotReady(InterruptError):
+    """The pause is not durable in its checkpoint yet. Try again in a moment; the token is not spent."""
+
+    code = "pause_not_ready"
+    http_status = 425
+
+
+class PauseSuperseded(InterruptError):
+    """The thread went on without this pause (new input, `update_state`, a fork), so its question no longer stands."""
+
+    code = "pause_superseded"
+    http_status = 409
+
+
+class AnswerUnused(InterruptError):
+    """The answer was accepted and recorded, but the graph finished without using it: it asked for something else meanwhile."""
+
+    code = "answer_unused"
+    http_status = 409
+
+
+class CheckpointMissing(InterruptError):
+    """The thread has no checkpoint (any more): there is nothing to resume."""
+
+    code = "checkpoint_missing"
+    http_status = 404
+
+
+class ThreadBusy(InterruptError):
+    """Another worker drives this thread, and did not finish in time. Accepted answers are stored; it or `recover()` delivers them."""
+
+    code = "thread_busy"
+    http_status = 429
+
+
+class FeatureDisabled(InterruptError):
+    """The feature is behind a flag of `FrameworkConfig` that is off. The message names the flag."""
+
+    code = "feature_disabled"
+    http_status = 403
+
+
+class RegistrationError(InterruptError):
+    """Something was put together in a way that cannot work: a point, a schema, a saver, a graph. Raised as early as it is known."""
+
+    code = "registration_error"
+    http_status = 500
+
+
+class KeyRingError(InterruptError):
+    """A signing key is missing, too short, not decodable, or readable by others."""
+
+    code = "key_ring_error"
+    http_status = 500
+
+
+class ReceiptInvalid(InterruptError):
+    """An approval is not one that was given through the adapter for exactly this payload, point, thread and scope."""
+
+    code = "receipt_invalid"
+    http_status = 403
+
+
+class StoreError(InterruptError):
+    """The pause store cannot be used: not reachable, no schema, closed, driver missing, or a row was altered from outside.
+
+    Attributes:
+        retryable: True where the same call may succeed later (a lock, a lost connection).
+    """
+
+    code = "store_error"
+    http_status = 503
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable

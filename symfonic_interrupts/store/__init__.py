@@ -1,0 +1,1 @@
+"""The record: four tables, the transactions over them, and the one seam between sync and async."""

@@ -1,0 +1,159 @@
+"""The four tables.
+
+`interrupt_pauses` has one row per question. Its columns are covered by a MAC, but for those that say how far the pause
+has come: `state`, `used_at`, `confirmed_at` (`SIGNED_COLUMNS` lists the covered ones). `interrupt_consumed_tokens` decides: a
+`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """An aware datetime in UTC. SQLite keeps it without an offset; it comes back aware."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.astimezone(UTC) if dialect.name == "postgresql" else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+_KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+pauses = sa.Table(
+    "interrupt_pauses",
+    metadata,
+    sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("interrupt_id", sa.Text, nullable=False, index=True),
+    sa.Column("jti", sa.Text, nullable=False, unique=True),
+    sa.Column("graph", sa.Text, nullable=False),
+    sa.Column("audience", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # where it stands: the root graph's checkpoint and task, and the task that really asked
+    sa.Column("thread_id", sa.Text, nullable=False),
+    sa.Column("checkpoint_id", sa.Text, nullable=False),
+    sa.Column("task_id", sa.Text, nullable=False),
+    sa.Column("leaf_ns", sa.Text, nullable=False),
+    sa.Column("leaf_checkpoint_id", sa.Text, nullable=False),
+    sa.Column("leaf_task_id", sa.Text, nullable=False),
+    sa.Column("langgraph_id", sa.Text, nullable=False),
+    sa.Column("slot", sa.Integer, nullable=False),  # how many answers the task had when it asked
+    sa.Column("occurrence", sa.Integer, nullable=False),
+    sa.Column("native", sa.Boolean, nullable=False),  # asked by a plain `interrupt()`, covered by `nodes`
+    # what is asked
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("request_hash", sa.Text, nullable=False),
+    # whose it is
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("sub_tenant_id", sa.Text),
+    sa.Column("namespace", sa.Text),
+    sa.Column("scope_hash", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
+    # kept for what comes
+    sa.Column("requested_by", sa.Text),
+    sa.Column("trace_context", sa.Text),
+    sa.Column("votes", sa.Text),
+    sa.Column("seal", sa.Text),
+    # how far it has come
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("used_at", UtcDateTime),  # when a node took the answer, before the graph's write was durable
+    sa.Column("confirmed_at", UtcDateTime),  # when `recover` saw the interrupt in its checkpoint
+    sa.Column("mac_kid", sa.Text, nullable=False),
+    sa.Column("mac", sa.Text, nullable=False),
+    sa.CheckConstraint(
+        "state IN ('pending', 'answered', 'applied', 'unused', 'expired', 'superseded', 'revoked')", name="interrupt_pauses_state"
+    ),
+)
+
+SIGNED_COLUMNS: tuple[str, ...] = tuple(
+    column.name
+    for column in pauses.columns
+    if column.name not in ("id", "state", "used_at", "confirmed_at", "mac_kid", "mac", "votes", "seal")
+)
+"""The columns under a row's MAC, in order."""
+
+_QUESTION = ("name", "request_hash", "occurrence")
+_not_superseded = pauses.c.state != "superseded"
+_is_pending = pauses.c.state == "pending"
+sa.Index(
+    "interrupt_pauses_one_per_slot",
+    *(pauses.c[name] for name in ("graph", "thread_id", "langgraph_id", *_QUESTION)),
+    unique=True,
+    sqlite_where=_not_superseded,
+    postgresql_where=_not_superseded,
+)
+sa.Index(
+    "interrupt_pauses_one_pending_per_task",
+    *(pauses.c[name] for name in ("graph", "thread_id", "leaf_task_id", *_QUESTION)),
+    unique=True,
+    sqlite_where=_is_pending,
+    postgresql_where=_is_pending,
+)
+sa.Index(
+    "interrupt_pauses_due", pauses.c.expires_at, pauses.c.id, sqlite_where=_is_pending, postgresql_where=_is_pending
+)
+sa.Index("interrupt_pauses_by_tenant", pauses.c.tenant_id, pauses.c.state, pauses.c.id)
+sa.Index("interrupt_pauses_by_thread", pauses.c.graph, pauses.c.thread_id, pauses.c.state)
+
+consumed_tokens = sa.Table(
+    "interrupt_consumed_tokens",
+    metadata,
+    sa.Column("jti", sa.Text, primary_key=True),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("response", sa.Text),
+    sa.Column("response_hash", sa.Text),
+    sa.Column("actor", sa.Text),
+    sa.Column("scope_hash", sa.Text),  # of the scope that answered
+    sa.Column("defaulted", sa.Boolean, nullable=False),
+    sa.Column("idempotency_key", sa.Text),
+    sa.Column("votes", sa.Text),
+    sa.Column("seal", sa.Text),
+)
+
+events = sa.Table(
+    "interrupt_events",
+    metadata,
+    sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("graph", sa.Text, nullable=False),
+    sa.Column("thread_id", sa.Text, nullable=False, index=True),
+    sa.Column("interrupt_id", sa.Text, nullable=False, index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("tenant_id", sa.Text, nullable=False, index=True),
+    sa.Column("sub_tenant_id", sa.Text),
+    sa.Column("namespace", sa.Text),
+    sa.Column("body", sa.Text, nullable=False),  # canonical JSON, without a token
+    sa.Column("trace_context", sa.Text),
+    sa.Column("seal", sa.Text),
+)
+
+leases = sa.Table(
+    "interrupt_thread_leases",
+    metadata,
+    sa.Column("graph", sa.Text, primary_key=True),
+    sa.Column("thread_id", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("fence", _KEY, nullable=False),  # 1: nobody held it before; more: taken over from one that lapsed
+    sa.Column("expires_at", UtcDateTime, nullable=False),
+)
+
+PauseRow = dict[str, Any]
+"""A row of `interrupt_pauses`, by column name."""

@@ -1,0 +1,181 @@
+"""The SQL of the store, built once per dialect with SQLAlchemy Core.
+
+Whatever decides between two callers is one statement with RETURNING. `now` is the database's clock on PostgreSQL, and a
+bound parameter on SQLite, which has no clock that the tests could set.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.dialects import postgresql, sqlite
+
+from symfonic_interrupts.store.schema import UtcDateTime, consumed_tokens, events, leases, pauses
+
+_P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
+PLACEHOLDER = {column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"}
+_CLAIMED = ("jti", "outcome", "at", "response", "response_hash", "actor", "scope_hash", "defaulted", "idempotency_key")
+
+
+@cache
+def statements(dialect: str) -> Statements:
+    """The statements for `sqlite` or `postgresql`."""
+    return Statements(dialect)
+
+
+class Statements:
+    """Prebuilt statements; each attribute says what it does and what it returns."""
+
+    def __init__(self, dialect: str) -> None:
+        self.is_postgres = dialect == "postgresql"
+        self._insert: Any = postgresql.insert if self.is_postgres else sqlite.insert
+        now: Any = sa.func.clock_timestamp(type_=UtcDateTime()) if self.is_postgres else bindparam("now", type_=UtcDateTime)
+        later: Any = (
+            sa.func.clock_timestamp(type_=UtcDateTime()) + bindparam("ttl", type_=sa.Interval)
+            if self.is_postgres
+            else bindparam("later", type_=UtcDateTime)
+        )
+        in_thread = (_P.graph == bindparam("graph"), _P.thread_id == bindparam("thread_id"))
+        # `the_`: SQLAlchemy keeps column names for the values of an UPDATE
+        of_thread = (_P.graph == bindparam("the_graph"), _P.thread_id == bindparam("the_thread"))
+        older: Any = _checkpoint_order(self.is_postgres) < bindparam("the_checkpoint")
+
+        # -- opening
+        self.open_pause = self._insert(pauses).values(**PLACEHOLDER).on_conflict_do_nothing().returning(_P.id)
+        same_question = (*in_thread, *(_P[c] == bindparam(c) for c in ("name", "request_hash", "occurrence")))
+        here = sa.and_(_P.langgraph_id == bindparam("langgraph_id"), _P.state != "superseded")
+        pending_elsewhere = sa.and_(_P.leaf_task_id == bindparam("leaf_task_id"), _P.state == "pending")
+        self.find_question = (
+            sa.select(pauses)
+            .where(*same_question, sa.or_(here, pending_elsewhere))
+            .order_by(sa.case((_P.state == "pending", 0), else_=1), _P.id.desc())
+            .limit(1)
+        )
+        self.move_question = (
+            sa.update(pauses)
+            .where(_P.jti == bindparam("the_jti"), _P.state == "pending")
+            .values(**{c: PLACEHOLDER[c] for c in ("langgraph_id", "slot", "mac_kid", "mac")})
+        )
+
+        # -- claiming: whoever inserts the jti has moved the pause out of `pending`
+        self.claim_in_time = self._claim(now, _P.jti == bindparam("jti"), _P.expires_at > now)
+        self.claim_overdue = self._claim(now, _P.jti == bindparam("jti"), _P.expires_at <= now)
+        self.claim_any = self._claim(now, _P.jti == bindparam("jti"))
+        self.claim_older = self._claim(now, *of_thread, older)
+        self.set_state = sa.update(pauses).where(_P.jti == bindparam("the_jti")).values(state=bindparam("new_state"))
+        self.set_states = (
+            sa.update(pauses)
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == bindparam("old_state"))
+            .values(state=bindparam("new_state"))
+            .returning(*pauses.columns)
+        )
+
+        # -- the answer's way through the graph
+        self.mark_used = (
+            sa.update(pauses)
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered", _P.used_at.is_(None))
+            .values(used_at=now)
+            .returning(_P.jti)
+        )
+        self.unmark_used = (
+            sa.update(pauses)
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered")
+            .values(used_at=None)
+        )
+        self.settle_older = (
+            sa.update(pauses)
+            .where(*of_thread, _P.state == "answered", older)
+            .values(state=sa.case((_P.used_at.is_not(None), "applied"), else_="unused"))
+            .returning(*pauses.columns)
+        )
+
+        # -- reading
+        with_answer = pauses.outerjoin(consumed_tokens, _P.jti == _C.jti)
+        answer_columns = [_C[c].label(f"answer_{c}") for c in _CLAIMED if c != "jti"]
+        self.load_pause = (
+            sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
+            .select_from(with_answer)
+            .where(_P.jti == bindparam("jti"))
+        )
+        self.load_outcome = sa.select(_C.outcome).where(_C.jti == bindparam("jti"))
+        self.load_thread = (
+            sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
+            .select_from(with_answer)
+            .where(*in_thread, _P.state.in_(("answered", "pending")))
+            .order_by(_P.id)
+        )
+        self.load_latest = sa.select(pauses).where(*in_thread).order_by(_P.id.desc()).limit(1)
+        self.due = (
+            sa.select(pauses)
+            .where(_P.graph == bindparam("graph"), _P.state == "pending", _P.expires_at <= now, _P.id > bindparam("above"))
+            .order_by(_P.id)
+            .limit(bindparam("most"))
+        )
+        self.open_in_time = sa.select(pauses).where(_P.state == "pending", _P.expires_at > now)
+
+        # -- events
+        self.add_event = sa.insert(events).values(
+            {**{c.name: bindparam(c.name, type_=c.type) for c in events.columns if c.name not in _LATER_EVENT}, "at": now}
+        )
+
+        # -- leases
+        self.take_lease = self._insert(leases).values(
+            graph=bindparam("graph"), thread_id=bindparam("thread_id"), owner=bindparam("owner"), fence=1, expires_at=later
+        )
+        self.take_lease = self.take_lease.on_conflict_do_update(
+            index_elements=[_L.graph, _L.thread_id],
+            set_={"owner": self.take_lease.excluded.owner, "fence": _L.fence + 1, "expires_at": later},
+            where=_L.expires_at <= now,
+        ).returning(_L.fence)
+        held = (_L.graph == bindparam("the_graph"), _L.thread_id == bindparam("the_thread"), _L.owner == bindparam("the_owner"))
+        self.renew_lease = sa.update(leases).where(*held).values(expires_at=later).returning(_L.fence)
+        self.end_lease = sa.delete(leases).where(*held)
+        self.lapse_lease = sa.update(leases).where(*held).values(expires_at=now)
+
+        # -- recovery
+        live = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id, _L.expires_at > now)
+        self.undelivered_threads = (
+            sa.select(_P.thread_id)
+            .where(_P.graph == bindparam("graph"), _P.state == "answered", _P.used_at.is_(None), ~live)
+            .group_by(_P.thread_id)
+            .order_by(sa.func.min(_P.id))
+        )
+        self.lapsed_threads = (
+            sa.select(_L.thread_id).where(_L.graph == bindparam("graph"), _L.expires_at <= now).order_by(_L.expires_at)
+        )
+        self.unconfirmed = (
+            sa.select(pauses)
+            .where(
+                _P.graph == bindparam("graph"),
+                _P.state == "pending",
+                _P.confirmed_at.is_(None),
+                _P.created_at < bindparam("created_before", type_=UtcDateTime),
+                ~live,
+            )
+            .order_by(_P.id)
+            .limit(bindparam("most"))
+        )
+        self.confirm = (
+            sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(confirmed_at=now)
+        )
+
+    def _claim(self, now: Any, *where: Any) -> Any:
+        values = [now if c == "at" else _P.jti if c == "jti" else bindparam(f"c_{c}", type_=_C[c].type) for c in _CLAIMED]
+        rows = sa.select(*values).select_from(pauses).where(_P.state == "pending", *where)
+        return (
+            self._insert(consumed_tokens)
+            .from_select(list(_CLAIMED), rows)
+            .on_conflict_do_nothing()
+            .returning(_C.jti, _C.at)
+        )
+
+
+_LATER_EVENT = frozenset(("id", "at", "trace_context", "seal"))
+
+
+def _checkpoint_order(is_postgres: bool) -> Any:
+    # LangGraph's checkpoint ids are UUIDv6: their byte order is their age, whatever the database's collation.
+    return _P.checkpoint_id.collate("C") if is_postgres else _P.checkpoint_id
