@@ -1,1 +1,102 @@
-"""x"""
+"""LangGraph interrupts that count once.
+
+A graph author names a place where the graph waits for a person. The graph pauses there; a signed token goes out on its
+stream; whoever presents it with a valid answer, once, in time and in the right tenant, moves the graph on.
+"""
+
+from symfonic_interrupts.ask_user import (
+    AskUserAnswer,
+    AskUserOption,
+    AskUserQuestion,
+    AskUserRequest,
+    AskUserResponse,
+)
+from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.delivery import Delivery
+from symfonic_interrupts.engine.janitor import Janitor, SweepReport
+from symfonic_interrupts.engine.point import Approval, InterruptPoint
+from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView
+from symfonic_interrupts.engine.resume import ResumeAdapter
+from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.errors import (
+    AnswerUnused,
+    CheckpointMissing,
+    FeatureDisabled,
+    InterruptError,
+    KeyRingError,
+    PauseNotReady,
+    PauseSuperseded,
+    PayloadInvalid,
+    ReceiptInvalid,
+    RegistrationError,
+    ResponseInvalid,
+    ScopeMismatch,
+    ScopeRequired,
+    StoreError,
+    ThreadBusy,
+    TokenConsumed,
+    TokenExpired,
+    TokenInvalid,
+    UnknownInterrupt,
+)
+from symfonic_interrupts.events import (
+    AskUserAnsweredEvent,
+    AskUserExpiredEvent,
+    AskUserQuestionEvent,
+    InterruptEvent,
+    InterruptExpiredEvent,
+    InterruptResolvedEvent,
+)
+from symfonic_interrupts.interrupts import Interrupts
+from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.tokens.keys import KeyRing
+from symfonic_interrupts.tokens.pause_token import PauseToken
+
+__all__ = [
+    "AnswerReceipt",
+    "AnswerUnused",
+    "Approval",
+    "AskUserAnswer",
+    "AskUserAnsweredEvent",
+    "AskUserExpiredEvent",
+    "AskUserOption",
+    "AskUserQuestion",
+    "AskUserQuestionEvent",
+    "AskUserRequest",
+    "AskUserResponse",
+    "CheckpointMissing",
+    "Delivery",
+    "FeatureDisabled",
+    "FrameworkConfig",
+    "FrameworkTenantScope",
+    "InterruptError",
+    "InterruptEvent",
+    "InterruptExpiredEvent",
+    "InterruptPoint",
+    "InterruptRegistration",
+    "InterruptResolvedEvent",
+    "InterruptSaver",
+    "Interrupts",
+    "Janitor",
+    "KeyRing",
+    "KeyRingError",
+    "PauseNotReady",
+    "PauseSuperseded",
+    "PauseToken",
+    "PauseView",
+    "PayloadInvalid",
+    "ReceiptInvalid",
+    "RegistrationError",
+    "ResponseInvalid",
+    "ResumeAdapter",
+    "ScopeMismatch",
+    "ScopeRequired",
+    "StoreError",
+    "SweepReport",
+    "ThreadBusy",
+    "TokenConsumed",
+    "TokenExpired",
+    "TokenInvalid",
+    "UnknownInterrupt",
+]

@@ -7,7 +7,7 @@ gives back (or does not) says who won.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,14 +37,14 @@ class Claim:
     state: str
     response: str | None = None
     response_hash: str | None = None
+    receipt: str | None = None
     actor: str | None = None
     scope_hash: str | None = None
     defaulted: bool = False
     idempotency_key: str | None = None
 
     def parameters(self) -> dict[str, Any]:
-        names = ("outcome", "response", "response_hash", "actor", "scope_hash", "defaulted", "idempotency_key")
-        return {f"c_{name}": getattr(self, name) for name in names}
+        return {f"c_{field.name}": getattr(self, field.name) for field in fields(self) if field.name != "state"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +258,11 @@ class Operations:
         """The thread's pending and answered pauses, oldest first."""
         sql, now = self._sql(connection)
         return [dict(row) for row in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
+
+    def states_of(self, connection: sa.Connection, jtis: Sequence[str]) -> dict[str, str]:
+        """The states of the pauses that have these tokens."""
+        sql, _ = self._sql(connection)
+        return {row.jti: row.state for row in connection.execute(sql.states_of, {"jtis": list(jtis)})}
 
     def load_latest(self, connection: sa.Connection, graph: str, thread_id: str) -> PauseRow | None:
         """The thread's newest pause, in any state."""

@@ -119,6 +119,7 @@ consumed_tokens = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("response", sa.Text),
     sa.Column("response_hash", sa.Text),
+    sa.Column("receipt", sa.Text),  # signed when the answer was accepted: an edited response is not delivered
     sa.Column("actor", sa.Text),
     sa.Column("scope_hash", sa.Text),  # of the scope that answered
     sa.Column("defaulted", sa.Boolean, nullable=False),

@@ -17,7 +17,9 @@ from symfonic_interrupts.store.schema import UtcDateTime, consumed_tokens, event
 
 _P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
 PLACEHOLDER = {column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"}
-_CLAIMED = ("jti", "outcome", "at", "response", "response_hash", "actor", "scope_hash", "defaulted", "idempotency_key")
+_CLAIMED = (
+    "jti", "outcome", "at", "response", "response_hash", "receipt", "actor", "scope_hash", "defaulted", "idempotency_key",
+)
 
 
 @cache
@@ -107,6 +109,7 @@ class Statements:
             .where(*in_thread, _P.state.in_(("answered", "pending")))
             .order_by(_P.id)
         )
+        self.states_of = sa.select(_P.jti, _P.state).where(_P.jti.in_(bindparam("jtis", expanding=True)))
         self.load_latest = sa.select(pauses).where(*in_thread).order_by(_P.id.desc()).limit(1)
         self.due = (
             sa.select(pauses)

@@ -1,0 +1,299 @@
+"""Delivering: drive a thread's graph with its stored answers. The only code that resumes a graph.
+
+One worker at a time drives a thread, under its lease. It resumes on the thread alone and strictly, with all stored answers of a
+task at once, and goes on until the planner has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph.types import Command
+
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
+from symfonic_interrupts.engine.envelope import seal
+from symfonic_interrupts.engine.lease import Keep, LeaseKeeper, StopKeeping, take_lease
+from symfonic_interrupts.engine.native import Sent
+from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks
+from symfonic_interrupts.engine.rows import pause_event, scope_of, stored_answer, used_answer_event
+from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.engine.steps import CallSaver, Emit, ReadHistory, ReadState, RunGraph, Steps, transact
+from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
+from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.store.schema import PauseRow
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a delivery did.
+
+    Attributes:
+        thread_id: the thread.
+        output: what the graph's own `invoke` would return; None after a stream.
+        applied: interrupt ids of answers that are now part of the graph's state.
+        unused: interrupt ids of answers that the graph finished without.
+        open: the thread's open pauses now, with their tokens.
+        error: what the graph raised; only where several threads are delivered at once, else it is raised.
+    """
+
+    thread_id: str
+    output: Any = field(default=None, repr=False)
+    applied: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    open: tuple[PauseEvent, ...] = ()
+    error: Exception | None = None
+    ran: bool = False
+
+
+@dataclass(slots=True)
+class _Progress:
+    rows: list[PauseRow]
+    output: Any = None
+    ran: bool = False
+    delivered: set[str] = field(default_factory=set)
+    ended: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def note_ends(self, rows: list[PauseRow]) -> None:
+        """Keep how answers ended, by jti."""
+        for row in rows:
+            self.ended[row["jti"]] = row["state"]
+            self.ids[row["jti"]] = row["interrupt_id"]
+
+
+class Deliverer:
+    """Drives the threads of one graph."""
+
+    def __init__(self, engine: Engine, graph: Any, saver: InterruptSaver) -> None:
+        self._engine = engine
+        self._graph = graph
+        self._saver = saver
+
+    def deliver(
+        self, thread_id: str, graph_kwargs: dict[str, Any], *, recovering: bool = False, crashed: bool = False
+    ) -> Steps[Delivery]:
+        """Drive one thread.
+
+        Args:
+            graph_kwargs: for the graph's own call; `config` may be among them.
+            recovering: leave threads that are being driven, and nodes that raised, alone.
+            crashed: the thread is known to be unfinished.
+
+        Raises:
+            CheckpointMissing, ThreadBusy, StoreError: and whatever the graph raises.
+        """
+        self._engine.database.check_open()
+        kwargs = self.check_kwargs(graph_kwargs, thread_id)
+        wait = self._engine.config.lease_wait
+        keeper, rows = yield from take_lease(self._engine, self._saver.graph, thread_id, wait * 0 if recovering else wait)
+        clean = False
+        try:
+            crashed = crashed or keeper.lease.taken_over
+            progress = yield from self._drive(thread_id, kwargs, keeper, rows, recovering=recovering, crashed=crashed)
+            clean = True
+        except Exception as error:
+            # what the graph itself raises is an end like any other; what the store or the lease raises is not
+            clean = not keeper.failed and not isinstance(error, StoreError | ThreadBusy)
+            raise
+        finally:
+            yield StopKeeping(keeper)
+            yield transact(self._engine.operations.end_lease, keeper.lease, clean=clean)
+        return (yield from self._report(thread_id, kwargs, progress))
+
+    # -- driving
+
+    def _drive(
+        self,
+        thread_id: str,
+        kwargs: dict[str, Any],
+        keeper: LeaseKeeper,
+        rows: list[PauseRow],
+        *,
+        recovering: bool,
+        crashed: bool,
+    ) -> Steps[_Progress]:
+        progress = _Progress(rows)
+        tried: set[str] = set()
+        while True:
+            head = yield self._checkpoint(thread_id)
+            if head is None:
+                undeliverable = [row for row in progress.rows if row["state"] == "answered"]
+                yield from self._settle(thread_id, progress, [], _jtis(undeliverable))
+                raise CheckpointMissing("the thread has no checkpoint (any more); its answers cannot be delivered")
+            head_id = head.config["configurable"]["checkpoint_id"]
+            if any(row["checkpoint_id"] < head_id for row in progress.rows):
+                changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, head_id)
+                progress.note_ends(changed)
+                progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
+            has_work = crashed and not progress.ran and (yield from self._has_work(thread_id, head, progress.rows))
+            step = yield from self._plan(head, progress, frozenset(tried), has_work=has_work, retry_failed=not recovering)
+            yield from self._settle(thread_id, progress, _jtis(step.applied), _jtis(step.unused))
+            if not step.resume and not step.proceed:
+                return progress
+            answers = [row for together in step.resume.values() for row in together]
+            tried.update(_jtis(answers))
+            progress.delivered.update(_jtis(answers))
+            progress.ids.update((row["jti"], row["interrupt_id"]) for row in answers)
+            config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
+            if not progress.ran:
+                yield Keep(keeper)
+            progress.ran = True
+            graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
+            progress.output = yield RunGraph(self._command(thread_id, step), config, graph_kwargs)
+            progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
+
+    def _plan(
+        self, head: Any, progress: _Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
+    ) -> Steps[Plan]:
+        answered = [row for row in progress.rows if row["state"] == "answered"]
+        tasks = read_tasks(head.pending_writes)
+        read = {("", head.config["configurable"]["checkpoint_id"]): tasks}
+        leaves: dict[str, TaskState] = {}
+        for row in answered:
+            place = (row["leaf_ns"], row["leaf_checkpoint_id"])
+            if place not in read:
+                found = yield self._checkpoint(row["thread_id"], *place)
+                read[place] = read_tasks(found.pending_writes) if found is not None else {}
+            leaves[row["jti"]] = read[place].get(row["leaf_task_id"], TaskState())
+        return plan(
+            tasks,
+            leaves,
+            answered,
+            {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]},
+            tried=tried,
+            may_proceed=not progress.ran,
+            crashed=has_work,
+            retry_failed=retry_failed,
+        )
+
+    def _has_work(self, thread_id: str, head: Any, rows: list[PauseRow]) -> Steps[bool]:
+        """Whether the run that died left more than open questions, and does not just stand at a static breakpoint."""
+        history = yield ReadHistory({"configurable": {"thread_id": thread_id}}, 2)
+        tasks = read_tasks(head.pending_writes)
+        if not tasks and _at_breakpoint(self._graph, history):
+            return False
+        known = {row["interrupt_id"] for row in rows}
+        for task in history[0].tasks:
+            state = tasks.get(task.id, TaskState())
+            asked = [i.value["interrupt_id"] for i in state.pending if is_marker(i.value)]
+            if not state.finished and (not state.pending or not known.issuperset(asked)):
+                return True
+        return False
+
+    def _checkpoint(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> CallSaver:
+        place = {"thread_id": thread_id, "checkpoint_ns": ns}
+        if checkpoint_id is not None:
+            place["checkpoint_id"] = checkpoint_id
+        return CallSaver("get_tuple", ({"configurable": place},))
+
+    def _settle(self, thread_id: str, progress: _Progress, applied: list[str], unused: list[str]) -> Steps[None]:
+        if applied or unused:
+            moved, progress.rows = yield transact(
+                self._engine.operations.settle, self._saver.graph, thread_id, applied, unused
+            )
+            progress.note_ends(moved)
+
+    # -- what the graph is called with
+
+    def _command(self, thread_id: str, step: Plan) -> Command[Any] | None:
+        if not step.resume:
+            return None
+        resume: dict[str, Any] = {}
+        for langgraph_id, rows in step.resume.items():
+            answers = [stored_answer(self._engine, row) for row in rows]
+            if rows[0]["native"]:
+                resume[langgraph_id] = value = json.loads(answers[0].response)
+                event = used_answer_event(answers[0], None, rows[0]["run_id"])
+                place = (rows[0]["leaf_task_id"], rows[0]["slot"])
+                self._saver.natives.send(thread_id, Sent(rows[0]["jti"], *place, value, rows[0]["checkpoint_id"], event))
+            else:
+                resume[langgraph_id] = seal(answers)
+        return Command(resume=resume)
+
+    def _config(
+        self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, rows: list[PauseRow]
+    ) -> Steps[dict[str, Any]]:
+        config = dict(kwargs.get("config") or {})
+        row = rows[0] if rows else None
+        if row is None:
+            row = yield transact(self._engine.operations.load_latest, self._saver.graph, thread_id)
+        own: dict[str, Any] = {"thread_id": thread_id, names.STRICT_RESUME: True, LEASE: keeper}
+        if row is not None:
+            scope = own[SCOPE] = scope_of(row)
+            if self._engine.config.scope_resolver is None:
+                parts = (scope.tenant_id, scope.sub_tenant_id, scope.namespace)
+                own.update((key, part) for key, part in zip(TENANT_KEYS, parts, strict=True) if part is not None)
+        return {**config, "configurable": {**(config.get("configurable") or {}), **own}}
+
+    def check_kwargs(self, graph_kwargs: dict[str, Any], thread_id: str | None = None) -> dict[str, Any]:
+        """The keyword arguments for the graph's call, if a delivery may be made with them. Raises RegistrationError."""
+        if thread_id is not None and (not isinstance(thread_id, str) or not thread_id):
+            raise RegistrationError("thread_id must be a non-empty string")
+        configurable = dict((graph_kwargs.get("config") or {}).get("configurable") or {})
+        refused = [key for key in (*TENANT_KEYS, "checkpoint_id", "checkpoint_ns", SCOPE, LEASE) if key in configurable]
+        if refused:
+            raise RegistrationError(
+                f"config['configurable'][{refused[0]!r}] must not be given here: a pause is resumed in its own scope, at the"
+                " thread's newest checkpoint"
+            )
+        if thread_id is not None and str(configurable.get("thread_id", thread_id)) != thread_id:
+            raise RegistrationError("config['configurable']['thread_id'] is another thread than the one to deliver")
+        if unknown := {"input", "resume"} & graph_kwargs.keys():
+            raise RegistrationError(f"{min(unknown)!r} must not be given here: the stored answers are what is sent")
+        return graph_kwargs
+
+    # -- what is told of it
+
+    def _report(self, thread_id: str, kwargs: dict[str, Any], progress: _Progress) -> Steps[Delivery]:
+        pauses = [pause_event(self._engine, row) for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
+        output = progress.output
+        if not progress.ran:
+            for event in pauses:
+                if (chunk := _custom_chunk(self._graph, kwargs, event)) is not None:
+                    yield Emit(chunk)
+            state = yield ReadState({"configurable": {"thread_id": thread_id}})
+            output = dict(state.values) if isinstance(state.values, dict) else state.values
+            if state.interrupts and isinstance(output, dict):
+                output["__interrupt__"] = list(state.interrupts)
+        ended = progress.ended
+        if unknown := [jti for jti in progress.delivered if jti not in ended]:
+            ended |= yield transact(self._engine.operations.states_of, unknown)
+        return Delivery(
+            thread_id,
+            output,
+            applied=tuple(sorted(progress.ids[jti] for jti, state in ended.items() if state == "applied")),
+            unused=tuple(sorted(progress.ids[jti] for jti, state in ended.items() if state == "unused")),
+            open=tuple(pauses),
+            ran=progress.ran,
+        )
+
+
+def _jtis(rows: list[PauseRow]) -> list[str]:
+    return [row["jti"] for row in rows]
+
+
+def _at_breakpoint(graph: Any, history: list[Any]) -> bool:
+    before, after = graph.interrupt_before_nodes, graph.interrupt_after_nodes
+    ran = history[1].next if len(history) > 1 else ()
+    return _names_one(before, history[0].next) or _names_one(after, ran)
+
+
+def _names_one(breakpoints: Any, nodes: Any) -> bool:
+    return bool(nodes) if breakpoints == "*" else bool(set(breakpoints) & set(nodes))
+
+
+def _custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
+    """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
+    mode = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
+    several = isinstance(mode, list | tuple)
+    if "custom" not in (mode if several else [mode]):
+        return None
+    if kwargs.get("version") == "v2":
+        return {"type": "custom", "ns": (), "data": event}
+    if kwargs.get("subgraphs"):
+        return ((), "custom", event) if several else ((), event)
+    return ("custom", event) if several else event

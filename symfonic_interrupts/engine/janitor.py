@@ -1,0 +1,121 @@
+"""The janitor: closes pauses whose time is over, and delivers the default answers of those that have one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.delivery import Delivery
+from symfonic_interrupts.engine.resume import ResumeAdapter
+from symfonic_interrupts.engine.rows import answer_record, check_authentic, expiry_event, expiry_record
+from symfonic_interrupts.engine.steps import Steps, aperform, perform, transact
+from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.events import ExpiryEvent
+from symfonic_interrupts.store.operations import Claim, Event
+from symfonic_interrupts.store.schema import PauseRow
+
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did.
+
+    Attributes:
+        events: one per pause that was closed.
+        defaulted: interrupt ids of those that got their default answer.
+        deliveries: of the threads that got one; an error stands in `Delivery.error`.
+        refused: interrupt ids of rows that were changed in the database; they are left as they are.
+        unknown: interrupt ids of overdue pauses whose point is not registered in this process; they are left for one that has it.
+    """
+
+    events: tuple[ExpiryEvent, ...] = ()
+    defaulted: tuple[str, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    refused: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Janitor:
+    """Sweeps the overdue pauses of one adapter's graph. Any number of processes may do so at once."""
+
+    def __init__(self, engine: Engine, adapter: ResumeAdapter) -> None:
+        self._engine = engine
+        self._adapter = adapter
+
+    def sweep(self) -> SweepReport:
+        """Close every pause whose time is over; deliver default answers before returning.
+
+        Each closed pause gives an event, in the report and to the subscribers of `Interrupts.subscribe`, also where a
+        default answer follows.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        return self._tell(perform(self._sweep(), self._adapter.tools))
+
+    async def asweep(self) -> SweepReport:
+        """`sweep` for coroutines."""
+        return self._tell(await aperform(self._sweep(), self._adapter.tools))
+
+    def _sweep(self) -> Steps[SweepReport]:
+        engine, graph = self._engine, self._adapter.graph_name
+        engine.database.check_open()
+        events: list[ExpiryEvent] = []
+        refused: list[str] = []
+        unknown: list[str] = []
+        defaulted: dict[str, str] = {}
+        above = 0
+        while True:
+            rows = yield transact(engine.operations.list_due, graph, above=above, most=BATCH)
+            for row in rows:
+                above = row["id"]
+                if row["name"] not in engine.registry:
+                    unknown.append(row["interrupt_id"])
+                    continue
+                try:
+                    check_authentic(engine, row)
+                except StoreError:
+                    refused.append(row["interrupt_id"])
+                    continue
+                event = yield from self._close(row, defaulted)
+                if event is not None:
+                    events.append(event)
+            if len(rows) < BATCH:
+                break
+        deliveries = []
+        for thread_id in dict.fromkeys(defaulted.values()):
+            delivery = yield from self._adapter.deliver_apart(thread_id, recovering=False)
+            assert delivery is not None
+            deliveries.append(delivery)
+        return SweepReport(tuple(events), tuple(defaulted), tuple(deliveries), tuple(refused), tuple(unknown))
+
+    def _close(self, row: PauseRow, defaulted: dict[str, str]) -> Steps[ExpiryEvent | None]:
+        registration = self._engine.registry[row["name"]]
+        told: list[ExpiryEvent] = []
+        text: str | None = None
+        if registration.on_expire is None:
+            claim = Claim("expired", "expired")
+        else:
+            text = registration.response_text(registration.on_expire)
+            claim = self._adapter.redeemer.claim(row, text, actor=None, scope_hash=None, defaulted=True)
+
+        def describe(at: datetime) -> list[Event]:
+            told.append(expiry_event(row, at))
+            records = [expiry_record(told[-1])]
+            return records if text is None else [*records, answer_record(row, text, at, defaulted=True)]
+
+        at: Any = yield transact(self._engine.operations.expire, row, claim, describe)
+        if at is None:
+            return None
+        if text is not None:
+            defaulted[row["interrupt_id"]] = row["thread_id"]
+        return told[-1]
+
+    def _tell(self, report: SweepReport) -> SweepReport:
+        for event in report.events:
+            for subscriber in list(self._engine.subscribers):
+                subscriber(event)
+        return report

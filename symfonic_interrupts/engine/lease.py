@@ -1,0 +1,146 @@
+"""A delivery's hold on its thread: taken before a run, renewed during it, ended after it.
+
+LangGraph has no lock per thread; without one, two workers that resume the same thread run its nodes twice or stall it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.steps import Step, Steps, Tools, Wait, transact
+from symfonic_interrupts.errors import StoreError, ThreadBusy
+from symfonic_interrupts.store.operations import Lease
+from symfonic_interrupts.store.schema import PauseRow
+
+FIRST_WAIT_SECONDS = 0.01
+LONGEST_WAIT_SECONDS = 0.5
+
+
+class LeaseKeeper:
+    """Renews a lease every third of its time while a graph runs, and knows whether it still holds.
+
+    Attributes:
+        failed: a write of the run failed, so its end is not clean.
+    """
+
+    def __init__(self, engine: Engine, lease: Lease, valid_until: float) -> None:
+        self.lease = lease
+        self.failed = False
+        self._engine = engine
+        self._ttl = engine.config.lease_ttl
+        self._valid_until = valid_until
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def check(self) -> None:
+        """Raise ThreadBusy where another worker may have taken the thread."""
+        if time.monotonic() >= self._valid_until:
+            self.failed = True
+            raise ThreadBusy("this worker lost its hold on the thread; another one finishes it")
+
+    @property
+    def _pause(self) -> float:
+        return self._ttl.total_seconds() / 3
+
+    def _renewed(self, since: float, held: bool) -> None:
+        self._valid_until = since + self._ttl.total_seconds() if held else 0.0
+
+    # -- sync
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._keep, name="symfonic-lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._pause):
+            since = time.monotonic()
+            try:
+                held = self._engine.database.run(self._engine.operations.renew_lease, self.lease, self._ttl)
+            except StoreError:
+                continue  # the lease holds until its time is over; try again before
+            self._renewed(since, held)
+
+    # -- async
+
+    def astart(self) -> None:
+        self._task = asyncio.create_task(self._akeep())
+
+    async def astop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _akeep(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            since = time.monotonic()
+            try:
+                held = await self._engine.database.arun(self._engine.operations.renew_lease, self.lease, self._ttl)
+            except StoreError:
+                continue
+            self._renewed(since, held)
+
+
+class Keep(Step):
+    """Start renewing."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+
+    def do(self, tools: Tools) -> None:
+        self._keeper.start()
+
+    async def ado(self, tools: Tools) -> None:
+        self._keeper.astart()
+
+
+class StopKeeping(Step):
+    """Stop renewing."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+
+    def do(self, tools: Tools) -> None:
+        self._keeper.stop()
+
+    async def ado(self, tools: Tools) -> None:
+        await self._keeper.astop()
+
+
+def take_lease(
+    engine: Engine, graph: str, thread_id: str, wait: timedelta
+) -> Steps[tuple[LeaseKeeper, list[PauseRow]]]:
+    """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
+
+    Raises:
+        ThreadBusy: another worker held it for all that time.
+    """
+    owner = secrets.token_hex(8)
+    give_up = time.monotonic() + wait.total_seconds()
+    pause = FIRST_WAIT_SECONDS
+    while True:
+        since = time.monotonic()
+        taken: Any = yield transact(
+            engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl
+        )
+        if taken is not None:
+            lease, rows = taken
+            return LeaseKeeper(engine, lease, since + engine.config.lease_ttl.total_seconds()), rows
+        if time.monotonic() >= give_up:
+            raise ThreadBusy(
+                "another worker drives this thread; accepted answers are stored, and it or recover() delivers them"
+            )
+        yield Wait(pause)
+        pause = min(pause * 1.5, LONGEST_WAIT_SECONDS)

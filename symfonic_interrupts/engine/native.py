@@ -1,0 +1,156 @@
+"""Native `interrupt()` calls in nodes that a registration covers with `nodes`.
+
+LangGraph says which task asked, not which node: the node's name is found by computing, for each registered name, the
+interrupt id that LangGraph would give it. Nothing in such a node checks a receipt, so its answer travels as plain data.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.types import Interrupt
+
+from symfonic_interrupts.canonical import sha256
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.questions import Question, interrupt_id
+from symfonic_interrupts.events import AnswerEvent
+from symfonic_interrupts.registration import InterruptRegistration
+
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a native question stands: its registration and the task that asked."""
+
+    registration: InterruptRegistration
+    node: str
+    leaf_ns: str
+    leaf_checkpoint_id: str
+    leaf_task_id: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A native answer on its way into a task."""
+
+    jti: str
+    task_id: str
+    slot: int
+    value: Any
+    checkpoint_id: str
+    event: AnswerEvent
+
+
+class NativeAnswers:
+    """Memory of native questions seen in subgraphs, and of native answers that were sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places: OrderedDict[str, Place] = OrderedDict()
+        self._sent: OrderedDict[str, list[Sent]] = OrderedDict()
+
+    def remember(self, langgraph_id: str, place: Place) -> None:
+        """Note where an interrupt was seen in its own graph; the root's write names only its id."""
+        with self._lock:
+            self._places[langgraph_id] = place
+            while len(self._places) > MOST_REMEMBERED:
+                self._places.popitem(last=False)
+
+    def place(self, langgraph_id: str) -> Place | None:
+        """Where it was seen."""
+        with self._lock:
+            return self._places.get(langgraph_id)
+
+    def send(self, thread_id: str, sent: Sent) -> None:
+        """Note an answer that a delivery is about to resume with."""
+        with self._lock:
+            self._sent.setdefault(thread_id, []).append(sent)
+            while len(self._sent) > MOST_REMEMBERED:
+                self._sent.popitem(last=False)
+
+    def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
+        """Sent answers that stand in their slot of this RESUME write."""
+        return self._take(
+            thread_id, lambda sent: sent.task_id == task_id and stands_in(resume, sent.slot, sent.value)
+        )
+
+    def used_before(self, thread_id: str, checkpoint_id: str) -> dict[str, AnswerEvent]:
+        """Sent answers of steps that lie behind this root checkpoint."""
+        return self._take(thread_id, lambda sent: sent.checkpoint_id < checkpoint_id)
+
+    def _take(self, thread_id: str, fits: Any) -> dict[str, AnswerEvent]:
+        if thread_id not in self._sent:
+            return {}
+        with self._lock:
+            taken = [sent for sent in self._sent.get(thread_id, []) if fits(sent)]
+            left = [sent for sent in self._sent.get(thread_id, []) if sent not in taken]
+            if left:
+                self._sent[thread_id] = left
+            else:
+                self._sent.pop(thread_id, None)
+        return {sent.jti: sent.event for sent in taken}
+
+
+def stands_in(resume: Any, slot: int, value: Any) -> bool:
+    """Whether a RESUME write has this value in this slot."""
+    return isinstance(resume, list | tuple) and len(resume) > slot and bool(resume[slot] == value)
+
+
+def native_question(
+    engine: Engine, memory: NativeAnswers, graph: str, config: Any, surfaced: Interrupt, slot: int, task_id: str
+) -> Question | None:
+    """The question behind a native interrupt, if a registration covers its node. None in a subgraph's own write: the root's
+    follows, and a thread can be resumed from there on.
+
+    Raises:
+        PayloadInvalid: the interrupt's value does not fit the payload schema.
+    """
+    place = config["configurable"]
+    ns = place.get("checkpoint_ns", "")
+    found = _covering(engine, graph, ns, surfaced, slot, task_id)
+    if found is not None:
+        registration, node = found
+        memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
+    seen = memory.place(surfaced.id)
+    if seen is None or ns:
+        return None
+    registration = seen.registration
+    registration.check(engine.config)
+    model = registration.native_payload(surfaced.value, node=seen.node)
+    payload = registration.payload_text(model, limit=engine.config.max_payload_bytes)
+    request_hash = sha256(payload)
+    return Question(
+        interrupt_id=interrupt_id(str(place["thread_id"]), seen.leaf_task_id, registration.name, request_hash, seen.slot),
+        name=registration.name,
+        payload=payload,
+        request_hash=request_hash,
+        occurrence=seen.slot,
+        scope=engine.scope_of_run(config),
+        asked_at=engine.now(),
+        leaf_ns=seen.leaf_ns,
+        leaf_checkpoint_id=seen.leaf_checkpoint_id,
+        leaf_task_id=seen.leaf_task_id,
+        run_id=None,
+        native=True,
+    )
+
+
+def _covering(
+    engine: Engine, graph: str, ns: str, surfaced: Interrupt, slot: int, task_id: str
+) -> tuple[InterruptRegistration, str] | None:
+    above = names.node_path(ns) if ns else ""
+    for registration in engine.registry.values():
+        for node in registration.nodes:
+            in_graph, _, path = node.rpartition("/")
+            parent, _, own = path.rpartition(names.NS_END)
+            if (in_graph and in_graph != graph) or parent != above:
+                continue
+            if Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
+                return registration, node
+    return None

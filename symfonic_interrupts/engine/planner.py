@@ -1,0 +1,145 @@
+"""What to do next for a thread: a pure function of its checkpoint, its stored answers and what was tried.
+
+A stored answer ends as `applied` or `unused`, or stays while its task asks something else. Each answer is sent at most once
+in a delivery, and a thread is continued at most once, so a delivery ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+from langgraph.types import Interrupt
+
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.envelope import jtis_in
+from symfonic_interrupts.engine.native import stands_in
+from symfonic_interrupts.store.schema import PauseRow
+
+
+@dataclass(slots=True)
+class TaskState:
+    """One task, as its writes tell (see `langgraph.pregel`: a task is finished when it has an output write)."""
+
+    finished: bool = False
+    failed: bool = False
+    interrupts: tuple[Interrupt, ...] = ()
+    resume: Any = ()
+
+    @property
+    def pending(self) -> tuple[Interrupt, ...]:
+        """What the task still waits for."""
+        return () if self.finished else self.interrupts
+
+
+Tasks = Mapping[str, TaskState]
+
+
+def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
+    """The tasks of a checkpoint from its pending writes."""
+    tasks: dict[str, TaskState] = {}
+    for task_id, channel, value in pending_writes or ():
+        if task_id == names.NULL_TASK_ID:
+            continue
+        task = tasks.setdefault(task_id, TaskState())
+        if channel == INTERRUPT:
+            task.interrupts += tuple(value) if isinstance(value, list | tuple) else (value,)
+        elif channel == RESUME:
+            task.resume = value
+        elif channel == ERROR:
+            task.failed = True
+        elif channel not in names.CONTROL_CHANNELS:
+            task.finished = True
+    return tasks
+
+
+def is_marker(value: Any) -> bool:
+    """Whether an interrupt's value is the marker of one of our points."""
+    return (
+        isinstance(value, dict)
+        and value.get("type") in ("interrupt", "ask_user_question")
+        and {"name", "interrupt_id", "task_id", "payload"} <= value.keys()
+    )
+
+
+@dataclass(slots=True)
+class Plan:
+    """The next step of a delivery.
+
+    Attributes:
+        resume: answers to send, by the LangGraph id of the pending interrupt of their task.
+        proceed: run the graph on without an answer.
+        applied, unused: answers whose end is known.
+    """
+
+    resume: dict[str, list[PauseRow]] = field(default_factory=dict)
+    proceed: bool = False
+    applied: list[PauseRow] = field(default_factory=list)
+    unused: list[PauseRow] = field(default_factory=list)
+
+
+def is_pending(row: PauseRow, tasks: Tasks) -> Interrupt | None:
+    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands."""
+    for task in tasks.values():
+        for interrupt in task.pending:
+            if row["native"]:
+                if interrupt.id == row["langgraph_id"]:
+                    return interrupt
+            elif is_marker(interrupt.value) and interrupt.value["task_id"] == row["leaf_task_id"]:
+                return interrupt
+    return None
+
+
+def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
+    """Whether the row's answer stands in the writes of the task that asked."""
+    if row["native"]:
+        return stands_in(leaf.resume, row["slot"], native_value)
+    return row["jti"] in jtis_in(leaf.resume)
+
+
+def plan(
+    head: Tasks,
+    leaves: Mapping[str, TaskState],
+    answered: Sequence[PauseRow],
+    native_values: Mapping[str, Any],
+    *,
+    tried: frozenset[str],
+    may_proceed: bool,
+    crashed: bool,
+    retry_failed: bool,
+) -> Plan:
+    """The next step.
+
+    Args:
+        head: the tasks of the thread's newest root checkpoint.
+        leaves: by jti, the task that asked, from the checkpoint in which it asked.
+        answered: answered pauses of that newest checkpoint.
+        native_values: by jti, what a native node is sent.
+        tried: jtis sent already in this delivery.
+        may_proceed: nothing was run yet in this delivery.
+        crashed: the run before this one did not end cleanly and left work.
+        retry_failed: run nodes again that raised (an explicit delivery does, recovery does not).
+    """
+    step = Plan()
+    unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
+    for row in answered:
+        leaf = leaves.get(row["jti"], TaskState())
+        root = head.get(row["task_id"], TaskState())
+        pending = is_pending(row, head)
+        if is_durable(row, leaf, native_values.get(row["jti"])):
+            if leaf.finished:
+                (step.applied if row["used_at"] is not None else step.unused).append(row)
+            elif all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
+                unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
+        elif pending is not None:
+            if row["jti"] not in tried:
+                step.resume.setdefault(pending.id, []).append(row)
+        elif root.finished:
+            step.unused.append(row)
+        else:
+            unfinished = True
+    failed = retry_failed and any(task.failed and not task.finished for task in head.values())
+    step.proceed = may_proceed and not step.resume and (unfinished or failed)
+    return step

@@ -1,0 +1,177 @@
+"""What the tasks of running graphs have asked and been answered, in this process.
+
+LangGraph runs a node again from its start for every answer. An `Execution` is one such pass of one task: the questions it has
+asked so far, the answers that came with the resume, and which of them it has used. Calls that run side by side within one
+task (a ToolNode) share it, and each gets the answer that was given to its own question. It is dropped when the task's
+write is recorded, or the thread has moved on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langgraph.runtime import ExecutionInfo
+
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.tokens.receipt import Receipt
+
+MOST_EXECUTIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One ask: what, of whom, and by which task."""
+
+    interrupt_id: str
+    name: str
+    payload: str
+    request_hash: str
+    occurrence: int
+    scope: FrameworkTenantScope
+    asked_at: datetime
+    leaf_ns: str
+    leaf_checkpoint_id: str
+    leaf_task_id: str
+    run_id: str | None
+    native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as it arrives in a node: its receipt, and the response's canonical JSON."""
+
+    receipt: Receipt
+    response: str
+    sealed: dict[str, Any] = field(repr=False)
+
+    @property
+    def fits(self) -> tuple[str, str, str]:
+        """The question that it answers."""
+        return self.receipt.interrupt_id, self.receipt.name, self.receipt.request_hash
+
+
+@dataclass(slots=True)
+class Execution:
+    """One pass of one task. Its methods are called with `lock` held."""
+
+    info: ExecutionInfo
+    thread_id: str
+    task_id: str
+    root_checkpoint_id: str
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    asked: dict[str, Question] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    refused: Exception | None = None
+    used: dict[str, Answer] = field(default_factory=dict)
+    received: set[str] = field(default_factory=set)
+    _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def ask(
+        self, name: str, payload: str, request_hash: str, scope: FrameworkTenantScope, now: datetime
+    ) -> Question:
+        """Note a question. The same one, asked again in this execution, is another occurrence of it."""
+        occurrence = self._counts[name, request_hash]
+        self._counts[name, request_hash] += 1
+        question = Question(
+            interrupt_id=interrupt_id(self.thread_id, self.task_id, name, request_hash, occurrence),
+            name=name,
+            payload=payload,
+            request_hash=request_hash,
+            occurrence=occurrence,
+            scope=scope,
+            asked_at=now,
+            leaf_ns=names.parent_ns(self.info.checkpoint_ns),
+            leaf_checkpoint_id=self.info.checkpoint_id,
+            leaf_task_id=self.task_id,
+            run_id=self.info.run_id,
+        )
+        self.asked[question.interrupt_id] = question
+        return question
+
+    def take(self, question: Question) -> Answer | None:
+        """The answer to exactly this question, if it has come. Each is taken once."""
+        answer = self._waiting.pop((question.interrupt_id, question.name, question.request_hash), None)
+        if answer is not None:
+            self.answered.add(question.interrupt_id)
+            self.used[answer.receipt.jti] = answer
+        return answer
+
+    def receive(self, answers: Iterable[Answer]) -> None:
+        """Keep what a resume brought; each token's answer counts once."""
+        for answer in answers:
+            if answer.receipt.jti not in self.received:
+                self.received.add(answer.receipt.jti)
+                self._waiting[answer.fits] = answer
+
+    def unanswered(self) -> list[Question]:
+        """What this execution has asked and not been told."""
+        return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
+
+
+class Executions:
+    """The executions of this process, found by the running task, by thread and task, or by question."""
+
+    def __init__(self, most: int = MOST_EXECUTIONS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
+        self._by_thread: dict[str, dict[int, Execution]] = {}
+
+    def of(self, info: ExecutionInfo, root_checkpoint_id: str) -> Execution:
+        """The execution that `info` (`get_runtime().execution_info`) belongs to."""
+        with self._lock:
+            found = self._by_info.get(id(info))
+            if found is None:
+                found = Execution(info, str(info.thread_id), info.task_id, root_checkpoint_id)
+                self._by_info[id(info)] = found
+                self._by_thread.setdefault(found.thread_id, {})[id(info)] = found
+                while len(self._by_info) > self._most:
+                    self._forget(next(iter(self._by_info.values())))
+            return found
+
+    def of_task(self, thread_id: str, task_id: str) -> list[Execution]:
+        """The executions of one task; more than one only where several runs drive the same thread."""
+        with self._lock:
+            return [e for e in self._by_thread.get(thread_id, {}).values() if e.task_id == task_id]
+
+    def asking(self, thread_id: str, interrupt_id: str) -> Execution | None:
+        """The latest execution that asked this question."""
+        with self._lock:
+            found = [e for e in self._by_thread.get(thread_id, {}).values() if interrupt_id in e.asked]
+            return found[-1] if found else None
+
+    def before(self, thread_id: str, checkpoint_id: str) -> list[Execution]:
+        """Executions of steps that lie behind the root checkpoint of this id."""
+        with self._lock:
+            return [e for e in self._by_thread.get(thread_id, {}).values() if e.root_checkpoint_id < checkpoint_id]
+
+    def drop(self, executions: Sequence[Execution]) -> None:
+        """Forget executions that are over."""
+        with self._lock:
+            for execution in executions:
+                self._forget(execution)
+
+    def _forget(self, execution: Execution) -> None:
+        self._by_info.pop(id(execution.info), None)
+        thread = self._by_thread.get(execution.thread_id, {})
+        thread.pop(id(execution.info), None)
+        if not thread:
+            self._by_thread.pop(execution.thread_id, None)
+
+    def __len__(self) -> int:
+        return len(self._by_info)
+
+
+def interrupt_id(thread_id: str, task_id: str, name: str, request_hash: str, occurrence: int) -> str:
+    """`i-` and 12 hex digits that follow from the question, so it keeps its id when a node runs again."""
+    text = canonical_json([thread_id, task_id, name, request_hash, occurrence])
+    return "i-" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]

@@ -1,0 +1,250 @@
+"""How a token is looked at and spent: every check in its order, and the one transaction that decides.
+
+Nothing before that transaction changes the pause, so a bad answer never spends a token; forged tokens touch no database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from symfonic_interrupts.canonical import canonical_json, sha256
+from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
+from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.errors import (
+    CheckpointMissing,
+    PauseNotReady,
+    PauseSuperseded,
+    ResponseInvalid,
+    ScopeMismatch,
+    StoreError,
+    TokenConsumed,
+    TokenExpired,
+    TokenInvalid,
+)
+from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.operations import Claim, Event
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.tokens.pause_token import PauseToken
+
+MOST_ACTOR_CHARACTERS = 255
+
+
+class PauseView(BaseModel):
+    """What a token is about, for the one who is to answer.
+
+    Attributes:
+        name, metadata: the point.
+        payload: what is asked, as JSON data.
+        response_schema: JSON Schema of the answer.
+        expires_at: when the token ends (UTC).
+        state: `pending`, or why it cannot be answered: `answered`, `applied`, `unused`, `expired`, `superseded`, `revoked`.
+        interrupt_id, thread_id: the pause.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    metadata: dict[str, Any]
+    payload: Any
+    response_schema: dict[str, Any]
+    expires_at: datetime
+    state: str
+    interrupt_id: str
+    thread_id: str
+
+
+class AnswerReceipt(BaseModel):
+    """An answer was accepted and stored.
+
+    Attributes:
+        interrupt_id, name, thread_id: the pause that it answers.
+        answered_at: when (UTC).
+        actor: who answered, as the caller named them, or None.
+        response_hash: SHA-256 of the answer's canonical JSON, base64url.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    interrupt_id: str
+    name: str
+    thread_id: str
+    answered_at: datetime
+    actor: str | None
+    response_hash: str
+
+
+class Redeemer:
+    """Checks and spends the tokens of one graph."""
+
+    def __init__(self, engine: Engine, graph: str) -> None:
+        self._engine = engine
+        self._graph = graph
+
+    def inspect(self, token: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
+        """What the token is about. Changes nothing."""
+        claims, registration, _ = yield from self._admit(token, scope, actor=None)
+        row = yield from self._rehydrate(claims)
+        state = "expired" if row["state"] == "pending" and row["overdue"] else row["state"]
+        return PauseView(
+            name=registration.name,
+            metadata=dict(registration.metadata),
+            payload=json.loads(row["payload"]),
+            response_schema=registration.response_schema.model_json_schema(),
+            expires_at=row["expires_at"],
+            state=state,
+            interrupt_id=row["interrupt_id"],
+            thread_id=row["thread_id"],
+        )
+
+    def answer(
+        self, token: str, response: Any, scope: FrameworkTenantScope | None, actor: str | None, idempotency_key: str | None
+    ) -> Steps[tuple[AnswerReceipt, PauseRow]]:
+        """Spend the token on this answer. Returns its receipt, and the row as it was read."""
+        for field, value in (("actor", actor), ("idempotency_key", idempotency_key)):
+            if value is not None and not (isinstance(value, str) and 0 < len(value) <= MOST_ACTOR_CHARACTERS):
+                raise ResponseInvalid(f"{field} must be a string of 1 to {MOST_ACTOR_CHARACTERS} characters, or None")
+        claims, registration, crossing = yield from self._admit(token, scope, actor)
+        row = yield from self._rehydrate(claims)
+        limit = self._engine.config.max_response_bytes
+        if row["state"] in ("answered", "applied", "unused") and idempotency_key is not None:
+            text = registration.response_text(response, limit=limit)
+            return self._repeated(row, text, idempotency_key), row
+        self._refuse_state(row)
+        yield from self._check_head(row)
+        text = registration.response_text(response, payload_text=row["payload"], limit=limit)
+        claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
+        told = None if crossing is None else self._audit_facts(row, crossing, actor)
+
+        def describe(at: datetime) -> list[Event]:
+            events = [answer_record(row, text, at, defaulted=False)]
+            return events if told is None else [*events, ("interrupt_cross_scope", told)]
+
+        at = yield transact(self._engine.operations.answer, row, claim, describe)
+        if at is None:
+            row = yield from self._rehydrate(claims)
+            if row["state"] == "answered" and idempotency_key is not None:
+                return self._repeated(row, text, idempotency_key), row
+            self._refuse_state(row)
+            raise StoreError("the answer was not stored; try again", retryable=True)
+        if told is not None:
+            audit_log.warning("interrupt_cross_scope %s", canonical_json(told))
+        return self._receipt(row, at, actor, sha256(text)), row
+
+    def claim(
+        self, row: PauseRow, text: str, *, actor: str | None, scope_hash: str | None, key: str | None = None, defaulted: bool = False
+    ) -> Claim:
+        """The claim that stores an answer, with its signed receipt."""
+        receipt = new_receipt(row, text, self._engine.now(), actor=actor, defaulted=defaulted)
+        return Claim(
+            outcome="answered",
+            state="answered",
+            response=text,
+            response_hash=receipt.response_hash,
+            receipt=canonical_json(receipt.seal(self._engine.keys)),
+            actor=actor,
+            scope_hash=scope_hash,
+            defaulted=defaulted,
+            idempotency_key=key,
+        )
+
+    # -- the checks, in their order
+
+    def _admit(
+        self, token: str, scope: FrameworkTenantScope | None, actor: str | None
+    ) -> Steps[tuple[PauseToken, InterruptRegistration, str | None]]:
+        """Token, registration and scope. Also the answering scope's hash, where it is another than the pause's."""
+        engine = self._engine
+        engine.database.check_open()
+        claims = PauseToken.verify(
+            token,
+            engine.keys,
+            issuer=engine.config.issuer,
+            audience=engine.audience(self._graph),
+            now=engine.now(),
+            clock_skew=engine.config.clock_skew,
+            max_bytes=engine.config.max_token_bytes,
+        )
+        registration = engine.registry.named(claims.name)
+        given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)").scope_hash
+        if given == claims.scope_hash:
+            return claims, registration, None
+        if registration.cross_scope_allowed:
+            return claims, registration, given
+        row, _ = yield transact(engine.operations.load_pause, claims.jti)
+        if row is not None:
+            told = self._audit_facts(row, given, actor)
+            yield transact(engine.operations.record, row, ("interrupt_refused", {**told, "code": ScopeMismatch.code}))
+            audit_log.warning("interrupt_refused %s", canonical_json(told))
+        raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
+
+    def _rehydrate(self, claims: PauseToken) -> Steps[PauseRow]:
+        row, outcome = yield transact(self._engine.operations.load_pause, claims.jti)
+        if row is None:
+            if outcome is not None:
+                raise TokenConsumed(f"the token was {outcome} before", state=outcome)
+            raise TokenInvalid("the token's pause is not in this store")
+        try:
+            check_authentic(self._engine, row)
+        except StoreError:
+            yield transact(self._engine.operations.record, row, ("interrupt_refused", {"code": "row_altered"}))
+            raise
+        if token_of(self._engine, row) != claims:
+            raise TokenInvalid("the token does not fit its pause")
+        found: PauseRow = row
+        return found
+
+    def _refuse_state(self, row: PauseRow) -> None:
+        state = row["state"]
+        if state == "superseded":
+            raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
+        if state == "expired" or (state == "pending" and row["overdue"]):
+            raise TokenExpired("the time to answer is over", expired_at=row["expires_at"])
+        if state != "pending":
+            raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
+
+    def _check_head(self, row: PauseRow) -> Steps[None]:
+        """The interrupt must be pending at the thread's newest checkpoint."""
+        head = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], "checkpoint_ns": ""}},))
+        if head is None:
+            raise CheckpointMissing("the thread has no checkpoint (any more); there is nothing to answer")
+        head_id = head.config["configurable"]["checkpoint_id"]
+        if head_id > row["checkpoint_id"]:
+            yield transact(self._engine.operations.advance, self._graph, row["thread_id"], head_id)
+            raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
+        tasks = read_tasks(head.pending_writes)
+        if head_id == row["checkpoint_id"] and is_pending(row, tasks) is not None:
+            return
+        task = tasks.get(row["task_id"])
+        if head_id == row["checkpoint_id"] and task is not None and task.finished:
+            event = ("interrupt_superseded", {"name": row["name"]})
+            yield transact(self._engine.operations.close, row, Claim("superseded", "superseded"), event)
+            raise PauseSuperseded("the node finished without this pause; its question no longer stands")
+        raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
+
+    # -- results
+
+    def _repeated(self, row: PauseRow, text: str, idempotency_key: str) -> AnswerReceipt:
+        if row["answer_idempotency_key"] == idempotency_key and row["answer_response_hash"] == sha256(text):
+            return self._receipt(row, row["answer_at"], row["answer_actor"], row["answer_response_hash"])
+        raise TokenConsumed(f"the token is spent: the pause is {row['state']}", state=row["state"])
+
+    @staticmethod
+    def _receipt(row: PauseRow, at: datetime, actor: str | None, response_hash: str) -> AnswerReceipt:
+        where = {key: row[key] for key in ("interrupt_id", "name", "thread_id")}
+        return AnswerReceipt(answered_at=at, actor=actor, response_hash=response_hash, **where)
+
+    @staticmethod
+    def _audit_facts(row: PauseRow, answering_scope_hash: str, actor: str | None) -> Mapping[str, Any]:
+        return {
+            "name": row["name"],
+            "interrupt_id": row["interrupt_id"],
+            "scope_hash": row["scope_hash"],
+            "answering_scope_hash": answering_scope_hash,
+            "actor": actor,
+        }

@@ -1,0 +1,353 @@
+"""The resume adapter: what an application calls to look at tokens, answer them, and move threads on.
+
+Each call is written once as steps (`redeem`, `delivery`) and offered sync and async here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.delivery import Deliverer, Delivery
+from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
+from symfonic_interrupts.engine.rows import pause_event, scope_of
+from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.engine.steps import (
+    CallSaver,
+    Steps,
+    Tools,
+    aperform,
+    aperform_stream,
+    perform,
+    perform_stream,
+    transact,
+)
+from symfonic_interrupts.engine.wiring import check_graph
+from symfonic_interrupts.errors import AnswerUnused, ThreadBusy
+from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
+
+RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
+"""Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
+
+MOST_PENDING = 1000
+
+
+class ResumeAdapter:
+    """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
+
+    def __init__(self, engine: Engine, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
+        saver = check_graph(engine, graph)
+        self.graph = graph
+        self.graph_name = saver.graph
+        self._engine = engine
+        self._run_kwargs = run_kwargs
+        self._redeemer = Redeemer(engine, saver.graph)
+        self._deliverer = Deliverer(engine, graph, saver)
+        self._tools = Tools(engine.database, saver.inner, graph)
+
+    def __repr__(self) -> str:
+        return f"ResumeAdapter(graph={self.graph_name!r})"
+
+    # -- one token
+
+    def inspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
+        """What a token is about: payload, JSON Schema of the answer, expiry and state. Changes nothing.
+
+        Raises:
+            TokenInvalid, TokenExpired, UnknownInterrupt, ScopeRequired, ScopeMismatch, StoreError
+        """
+        return perform(self._redeemer.inspect(token, scope), self._tools)
+
+    async def ainspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
+        """`inspect` for coroutines."""
+        return await aperform(self._redeemer.inspect(token, scope), self._tools)
+
+    def answer(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AnswerReceipt:
+        """Spend the token on this answer and store it, without running the graph.
+
+        Args:
+            token: as it was given out.
+            response: an instance of the point's response model, or plain JSON data.
+            scope: where the answer comes from; required unless `FrameworkConfig.default_scope` is set.
+            actor: who answers, in the application's words, at most 255 characters; recorded.
+            idempotency_key: the same key with the same answer again gives the same receipt instead of `TokenConsumed`.
+
+        Raises:
+            TokenInvalid, TokenExpired, TokenConsumed, UnknownInterrupt, ScopeRequired, ScopeMismatch, ResponseInvalid,
+            PauseNotReady, PauseSuperseded, CheckpointMissing, StoreError: the token is not spent.
+        """
+        return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools)[0]
+
+    async def aanswer(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AnswerReceipt:
+        """`answer` for coroutines."""
+        return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools))[0]
+
+    # -- one thread
+
+    def deliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
+        """Drive a thread's graph with its stored answers, until it ends or waits for a person.
+
+        Raises:
+            CheckpointMissing: the thread has no checkpoint.
+            ThreadBusy: another worker drove it for all of `FrameworkConfig.lease_wait`.
+            RegistrationError: `graph_kwargs` name a tenant or a checkpoint.
+            Exception: whatever the graph raises; the answers stay stored.
+        """
+        return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    async def adeliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
+        """`deliver` for coroutines."""
+        return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    def stream_delivery(self, thread_id: str, **graph_kwargs: Any) -> Generator[Any, None, Delivery]:
+        """`deliver`, yielding the graph's chunks."""
+        return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    def astream_delivery(self, thread_id: str, **graph_kwargs: Any) -> AsyncGenerator[Any, None]:
+        """`adeliver`, yielding the graph's chunks."""
+        return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    # -- both
+
+    def invoke(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Any:
+        """`answer`, then drive the thread; returns what the graph's own `invoke` would.
+
+        Raises:
+            AnswerUnused: the graph finished without using the answer; and all that `answer` and `deliver` raise.
+        """
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform(steps, self._tools).output
+
+    async def ainvoke(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Any:
+        """`invoke` for coroutines."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return (await aperform(steps, self._tools)).output
+
+    def stream(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Generator[Any, None, Delivery]:
+        """`invoke`, yielding what the graph's own `stream` would."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform_stream(steps, self._tools)
+
+    def astream(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> AsyncGenerator[Any, None]:
+        """`ainvoke`, yielding what the graph's own `astream` would."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return aperform_stream(steps, self._tools)
+
+    def _answer_and_deliver(
+        self,
+        token: str,
+        response: Any,
+        scope: FrameworkTenantScope | None,
+        actor: str | None,
+        idempotency_key: str | None,
+        graph_kwargs: dict[str, Any],
+    ) -> Steps[Delivery]:
+        self._deliverer.check_kwargs(graph_kwargs)  # before the token is spent
+        receipt, row = yield from self._redeemer.answer(token, response, scope, actor, idempotency_key)
+        delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs)
+        if receipt.interrupt_id not in delivery.applied:
+            states = yield transact(self._engine.operations.states_of, [row["jti"]])
+            if states.get(row["jti"]) == "unused":
+                raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
+        return delivery
+
+    # -- many
+
+    def pending(
+        self,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        include_sub_scopes: bool = False,
+        name: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[PauseEvent]:
+        """Open pauses with freshly minted tokens, newest first, from the pause store alone.
+
+        Args:
+            scope: whose; required unless `FrameworkConfig.default_scope` is set.
+            include_sub_scopes: also those of scopes below it, of points with `cross_scope_allowed`.
+            name, thread_id: only of this point, this thread.
+            limit: at most so many, 1 to 1,000.
+            after: the `interrupt_id` of the last event of the page before.
+
+        Raises:
+            ScopeRequired, StoreError
+        """
+        return perform(self._pending(scope, include_sub_scopes, name, thread_id, limit, after), self._tools)
+
+    async def apending(
+        self,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        include_sub_scopes: bool = False,
+        name: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[PauseEvent]:
+        """`pending` for coroutines."""
+        return await aperform(self._pending(scope, include_sub_scopes, name, thread_id, limit, after), self._tools)
+
+    def _pending(
+        self,
+        scope: FrameworkTenantScope | None,
+        include_sub_scopes: bool,
+        name: str | None,
+        thread_id: str | None,
+        limit: int,
+        after: str | None,
+    ) -> Steps[list[PauseEvent]]:
+        engine = self._engine
+        engine.database.check_open()
+        if not 1 <= limit <= MOST_PENDING:
+            raise ValueError(f"limit must be 1 to {MOST_PENDING}")
+        crossing = [r.name for r in engine.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
+        rows = yield transact(
+            engine.operations.list_open,
+            graph=self.graph_name,
+            scope=engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"),
+            sub_scope_names=crossing,
+            name=name,
+            thread_id=thread_id,
+            limit=limit,
+            after=after,
+        )
+        return [pause_event(engine, row) for row in rows]
+
+    def recover(self, limit: int | None = None) -> list[Delivery]:
+        """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.
+
+        Threads that are being driven are left alone. One thread's error stands in its `Delivery.error`; the others go on.
+
+        Args:
+            limit: at most so many threads.
+        """
+        return perform(self._recover(limit), self._tools)
+
+    async def arecover(self, limit: int | None = None) -> list[Delivery]:
+        """`recover` for coroutines."""
+        return await aperform(self._recover(limit), self._tools)
+
+    def _recover(self, limit: int | None) -> Steps[list[Delivery]]:
+        engine = self._engine
+        engine.database.check_open()
+        undelivered, lapsed, unconfirmed = yield transact(
+            engine.operations.list_unfinished,
+            self.graph_name,
+            created_before=engine.now() - engine.config.lease_ttl,
+            most=limit or MOST_PENDING,
+        )
+        half_open = yield from self._without_interrupt(unconfirmed)
+        crashed = {*lapsed, *half_open}
+        deliveries = []
+        for thread_id in list(dict.fromkeys([*undelivered, *lapsed, *half_open]))[:limit]:
+            delivery = yield from self.deliver_apart(thread_id, recovering=True, crashed=thread_id in crashed)
+            if delivery is not None:
+                deliveries.append(delivery)
+        return deliveries
+
+    def _without_interrupt(self, rows: list[PauseRow]) -> Steps[list[str]]:
+        """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
+        found: list[str] = []
+        confirmed: list[str] = []
+        for row in rows:
+            place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+            head = yield CallSaver("get_tuple", ({"configurable": place},))
+            if head is None:
+                continue
+            at = head.config["configurable"]["checkpoint_id"]
+            if at <= row["checkpoint_id"] and is_pending(row, read_tasks(head.pending_writes)) is None:
+                found.append(row["thread_id"])
+            else:
+                confirmed.append(row["jti"])
+        if confirmed:
+            yield transact(self._engine.operations.confirm, confirmed)
+        return found
+
+    def deliver_apart(self, thread_id: str, *, recovering: bool, crashed: bool = False) -> Steps[Delivery | None]:
+        """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
+        try:
+            kwargs: dict[str, Any] = {}
+            if self._run_kwargs is not None:
+                latest = yield transact(self._engine.operations.load_latest, self.graph_name, thread_id)
+                if latest is not None:
+                    kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
+            return (yield from self._deliverer.deliver(thread_id, kwargs, recovering=recovering, crashed=crashed))
+        except ThreadBusy as error:
+            return None if recovering else Delivery(thread_id, error=error)
+        except Exception as error:
+            return Delivery(thread_id, error=error)
+
+    @property
+    def tools(self) -> Tools:
+        """What this adapter's steps are carried out with; for the janitor."""
+        return self._tools
+
+    @property
+    def redeemer(self) -> Redeemer:
+        """For the janitor: a default is an answer like any other."""
+        return self._redeemer
+
+    @property
+    def lease_ttl(self) -> timedelta:
+        """How long a worker holds a thread without renewing."""
+        return self._engine.config.lease_ttl

@@ -1,0 +1,169 @@
+"""The wrapper around a graph's checkpointer: where a pause becomes durable, known and announced.
+
+It delegates every method to the wrapped saver, and looks at three: `put_writes` (a question was asked, an answer was used), `put`
+(the thread moved on) and `get_tuple` (the thread was paused here). Steps of threads that are not paused cost no statement.
+A pause is announced only after its checkpoint, its row and its marker are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.native import NativeAnswers
+from symfonic_interrupts.engine.recording import Recorder
+from symfonic_interrupts.engine.steps import CallSaver, Tools, aperform, perform, sync_only, transact
+from symfonic_interrupts.errors import RegistrationError
+from symfonic_interrupts.registration import NAME_PATTERN
+
+
+class InterruptSaver(BaseCheckpointSaver[Any]):
+    """A `BaseCheckpointSaver` around another. Made by `Interrupts.checkpointer`.
+
+    Attributes:
+        inner: the wrapped saver; also reached by any attribute that this class does not have (`setup`, `conn`, ...).
+        engine: the hub it belongs to.
+        graph: the graph's name, part of its tokens' audience.
+    """
+
+    def __init__(self, inner: BaseCheckpointSaver[Any], engine: Engine, *, graph: str) -> None:
+        if isinstance(inner, InterruptSaver):
+            raise RegistrationError("checkpointer: this saver is wrapped already; wrap the bare one, once")
+        if not isinstance(inner, BaseCheckpointSaver):
+            raise RegistrationError(
+                f"checkpointer must be a BaseCheckpointSaver, not {type(inner).__name__}"
+                " (from_conn_string gives a context manager: use what `with` gives)"
+            )
+        if not isinstance(graph, str) or not NAME_PATTERN.match(graph):
+            raise RegistrationError("graph must look like an identifier of at most 64 characters")
+        super().__init__(serde=inner.serde)
+        self.inner = inner
+        self.engine = engine
+        self.graph = graph
+        self._recorder = Recorder(engine, inner, graph)
+        self._tools = Tools(engine.database, inner)
+
+    @property
+    def natives(self) -> NativeAnswers:
+        """Memory of answers that deliveries of this process sent to native nodes."""
+        return self._recorder.natives
+
+    # -- what is looked at
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        perform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        return perform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        return await aperform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        self.engine.database.check_sync()
+        return self._recorder.saw(config, self.inner.get_tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        self.engine.database.check_open()
+        try:
+            found = await self.inner.aget_tuple(config)
+        except NotImplementedError:
+            raise sync_only(self.inner) from None
+        return self._recorder.saw(config, found)
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.inner.delete_thread(thread_id)
+        self._tools.database.run(self.engine.operations.revoke_thread, self.graph, str(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await CallSaver("delete_thread", (thread_id,)).ado(self._tools)
+        await transact(self.engine.operations.revoke_thread, self.graph, str(thread_id)).ado(self._tools)
+
+    # -- what is only passed on
+
+    @property
+    def config_specs(self) -> list[Any]:
+        return self.inner.config_specs
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        return self.inner.list(config, filter=filter, before=before, limit=limit)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        async for found in self.inner.alist(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self.inner.delete_for_runs(run_ids)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await self.inner.adelete_for_runs(run_ids)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self.inner.copy_thread(source_thread_id, target_thread_id)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await self.inner.acopy_thread(source_thread_id, target_thread_id)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self.inner.prune(thread_ids, strategy=strategy)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await self.inner.aprune(thread_ids, strategy=strategy)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return self.inner.get_delta_channel_history(config=config, channels=channels)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return await self.inner.aget_delta_channel_history(config=config, channels=channels)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self.inner.get_next_version(current, channel)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> InterruptSaver:
+        inner = self.inner.with_allowlist(extra_allowlist)
+        return self if inner is self.inner else InterruptSaver(inner, self.engine, graph=self.graph)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not made yet: nothing to pass on to
+            raise AttributeError(name)
+        return getattr(self.inner, name)

@@ -1,0 +1,235 @@
+"""The composition root: one `Interrupts` holds the store, the keys, the settings and the points, and makes everything else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+
+import sqlalchemy as sa
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
+from symfonic_interrupts.clock import Clock, system_clock
+from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.context import Engine, Subscriber
+from symfonic_interrupts.engine.janitor import Janitor
+from symfonic_interrupts.engine.point import InterruptPoint, Node
+from symfonic_interrupts.engine.resume import ResumeAdapter, RunKwargs
+from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.errors import KeyRingError
+from symfonic_interrupts.registration import InterruptRegistration, Registry
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.database import Database
+from symfonic_interrupts.store.operations import Operations
+from symfonic_interrupts.tokens.keys import KeyRing
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
+
+
+class Interrupts:
+    """Pauses that count once.
+
+    Args:
+        store: where pauses are recorded: an SQLAlchemy URL (SQLite file, PostgreSQL), an `Engine` or an `AsyncEngine`.
+        keys: the signing keys. There is no default.
+        config: settings.
+        clock: returns the time (UTC). For tests.
+
+    Raises:
+        StoreError: the store cannot be used, or its driver is not installed.
+        KeyRingError: no keys.
+    """
+
+    def __init__(
+        self,
+        store: str | sa.URL | sa.Engine | AsyncEngine,
+        *,
+        keys: KeyRing,
+        config: FrameworkConfig | None = None,
+        clock: Clock = system_clock,
+        _replace: bool = False,
+    ) -> None:
+        if not isinstance(keys, KeyRing):
+            raise KeyRingError('keys must be a KeyRing, such as KeyRing.from_env("SYMFONIC_INTERRUPTS_KEYS")')
+        config = config or FrameworkConfig()
+        self._engine = Engine(
+            config=config,
+            keys=keys,
+            clock=clock,
+            registry=Registry(config, replace=_replace),
+            database=Database(store, clock=clock),
+            operations=Operations(clock),
+        )
+        self.ask_user: InterruptPoint[AskUserRequest, AskUserResponse] = self._point(
+            InterruptRegistration(
+                name=ASK_USER,
+                payload_schema=AskUserRequest,
+                response_schema=AskUserResponse,
+                validate_response=validate_ask_user,
+                built_in=True,
+            )
+        )
+
+    @classmethod
+    def local(cls, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> Interrupts:
+        """For notebooks and demos: an SQLite file, and a key file beside it (`<path>.key`, mode 0600), made when missing.
+
+        Custom points are on, the default scope is the tenant `local`, and registering a name again replaces it, so cells
+        can be run again.
+        """
+        file = Path(path)
+        config = FrameworkConfig(experimental_interrupt=True, default_scope=FrameworkTenantScope("local"))
+        keys = KeyRing.create_file(file.with_name(file.name + ".key"))
+        return cls(sa.URL.create("sqlite", database=str(file)), keys=keys, config=config, clock=clock, _replace=True)
+
+    # -- points
+
+    @property
+    def registrations(self) -> Mapping[str, InterruptRegistration]:
+        """All points by name, the built-in one among them. Read-only."""
+        return MappingProxyType(dict(self._engine.registry))
+
+    @property
+    def config(self) -> FrameworkConfig:
+        """The settings."""
+        return self._engine.config
+
+    def register_interrupt(
+        self,
+        name: str,
+        *,
+        payload_schema: type[P],
+        response_schema: type[R],
+        validate_response: Callable[[R, P], None] | None = None,
+        cross_scope_allowed: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        ttl: timedelta | None = None,
+        on_expire: R | None = None,
+        nodes: Sequence[str] = (),
+    ) -> InterruptPoint[P, R]:
+        """Register a point. See `InterruptRegistration` for the arguments.
+
+        Raises:
+            FeatureDisabled: `FrameworkConfig.experimental_interrupt` is off.
+            RegistrationError: a name that is taken or malformed, a schema that is no pydantic model, a TTL out of range, ...
+        """
+        return self._point(
+            InterruptRegistration(
+                name=name,
+                payload_schema=payload_schema,
+                response_schema=response_schema,
+                validate_response=validate_response,
+                cross_scope_allowed=cross_scope_allowed,
+                metadata=metadata or {},
+                ttl=ttl,
+                on_expire=on_expire,
+                nodes=nodes,  # type: ignore[arg-type]  # checked and made a tuple there
+            )
+        )
+
+    def interrupt_point(
+        self,
+        name: str,
+        *,
+        payload_schema: type[P],
+        response_schema: type[R],
+        payload: Callable[[Any], P],
+        when: Callable[[Any], bool] | None = None,
+        **registration: Any,
+    ) -> Callable[[Callable[..., T]], Node[T]]:
+        """Register a point and make the decorated `function(state, decision, ...)` its node, in one.
+
+        Args:
+            payload, when: see `InterruptPoint.node`.
+            registration: further arguments of `register_interrupt`.
+        """
+        point = self.register_interrupt(
+            name, payload_schema=payload_schema, response_schema=response_schema, **registration
+        )
+        return point.node(payload, when=when)
+
+    def _point(self, registration: InterruptRegistration) -> InterruptPoint[Any, Any]:
+        self._engine.database.check_open()
+        return InterruptPoint(self._engine, self._engine.registry.add(registration))
+
+    # -- the parts of a graph
+
+    def checkpointer(self, saver: BaseCheckpointSaver[Any], *, graph: str = "default") -> InterruptSaver:
+        """Wrap a graph's saver, for `builder.compile(checkpointer=...)`.
+
+        Args:
+            saver: any bare `BaseCheckpointSaver`.
+            graph: the graph's name; tokens of one graph are not valid for another.
+
+        Raises:
+            RegistrationError: no saver, or one that is wrapped already.
+        """
+        self._engine.database.check_open()
+        return InterruptSaver(saver, self._engine, graph=graph)
+
+    def resume_adapter(self, graph: Any, run_kwargs: RunKwargs | None = None) -> ResumeAdapter:
+        """The adapter that answers and resumes this compiled graph.
+
+        Args:
+            graph: compiled with `checkpointer=interrupts.checkpointer(...)`.
+            run_kwargs: (thread_id, scope) -> keyword arguments for runs that nobody calls: `recover`, janitor, worker.
+
+        Raises:
+            RegistrationError: see `engine.wiring.check_graph`.
+        """
+        return ResumeAdapter(self._engine, graph, run_kwargs)
+
+    def janitor(self, adapter: ResumeAdapter) -> Janitor:
+        """The janitor for an adapter's graph."""
+        return Janitor(self._engine, adapter)
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Have `callback(event)` called for every pause that a sweep of this process closes. Returns what ends it."""
+        self._engine.subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            if callback in self._engine.subscribers:
+                self._engine.subscribers.remove(callback)
+
+        return unsubscribe
+
+    # -- the store
+
+    def create_schema(self) -> None:
+        """Make the tables. SQLite does it by itself. Idempotent; safe when several processes start at once."""
+        self._engine.database.create_schema()
+
+    async def acreate_schema(self) -> None:
+        """`create_schema` for coroutines."""
+        await self._engine.database.acreate_schema()
+
+    def close(self) -> None:
+        """Give back the store's connections. Using this object, its points, savers or adapters later raises StoreError."""
+        self._engine.database.close()
+
+    async def aclose(self) -> None:
+        """`close` for coroutines."""
+        await self._engine.database.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Interrupts({self._engine.database.target!r}, points={sorted(self._engine.registry)})"
