@@ -135,7 +135,8 @@ class CheckpointMissing(InterruptError):
 
 
 class ThreadBusy(InterruptError):
-    """Another worker drives this thread, and did not finish in time. Accepted answers are stored; it or `recover()` delivers them."""
+    """Another worker drives this thread, and did not finish in time. Accepted answers are stored: it delivers them, or
+    `recover()` does."""
 
     code = "thread_busy"
     http_status = 429
@@ -149,7 +150,7 @@ class FeatureDisabled(InterruptError):
 
 
 class RegistrationError(InterruptError):
-    """Something was put together in a way that cannot work: a point, a schema, a saver, a graph. Raised as early as it is known."""
+    """Something was put together in a way that cannot work: a point, a schema, a saver, a graph. Raised as early as known."""
 
     code = "registration_error"
     http_status = 500

@@ -17,7 +17,13 @@ from pydantic import BaseModel, ValidationError
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.errors import FeatureDisabled, PayloadInvalid, RegistrationError, ResponseInvalid, UnknownInterrupt
+from symfonic_interrupts.errors import (
+    FeatureDisabled,
+    PayloadInvalid,
+    RegistrationError,
+    ResponseInvalid,
+    UnknownInterrupt,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 _NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
@@ -57,7 +63,9 @@ class InterruptRegistration:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME_PATTERN.match(self.name):
-            raise RegistrationError("name must look like an identifier (letters, digits, _ . -) of at most 64 characters")
+            raise RegistrationError(
+                "name must look like an identifier (letters, digits, _ . -) of at most 64 characters"
+            )
         for schema in ("payload_schema", "response_schema"):
             value = getattr(self, schema)
             if not (isinstance(value, type) and issubclass(value, BaseModel)) or value is BaseModel:
@@ -66,7 +74,9 @@ class InterruptRegistration:
             raise RegistrationError(f"{self.name}: validate_response must be callable as (response, payload), or None")
         if self.ttl is not None and (not isinstance(self.ttl, timedelta) or self.ttl <= timedelta(0)):
             raise RegistrationError(f"{self.name}: ttl must be a timedelta above zero, or None")
-        if isinstance(self.nodes, str) or not all(isinstance(n, str) and _NODE_PATTERN.match(n) for n in self.nodes):
+        if not isinstance(self.nodes, list | tuple) or not all(
+            isinstance(n, str) and _NODE_PATTERN.match(n) for n in self.nodes
+        ):
             raise RegistrationError(f'{self.name}: nodes must be a tuple of "node", "sub:node" or "graph/node"')
         try:
             canonical_json(dict(self.metadata))

@@ -89,7 +89,9 @@ class Deliverer:
         self._engine.database.check_open()
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
         wait = self._engine.config.lease_wait
-        keeper, rows = yield from take_lease(self._engine, self._saver.graph, thread_id, wait * 0 if recovering else wait)
+        keeper, rows = yield from take_lease(
+            self._engine, self._saver.graph, thread_id, wait * 0 if recovering else wait
+        )
         clean = False
         try:
             crashed = crashed or keeper.lease.taken_over
@@ -130,7 +132,9 @@ class Deliverer:
                 progress.note_ends(changed)
                 progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
             has_work = crashed and not progress.ran and (yield from self._has_work(thread_id, head, progress.rows))
-            step = yield from self._plan(head, progress, frozenset(tried), has_work=has_work, retry_failed=not recovering)
+            step = yield from self._plan(
+                head, progress, frozenset(tried), has_work=has_work, retry_failed=not recovering
+            )
             yield from self._settle(thread_id, progress, _jtis(step.applied), _jtis(step.unused))
             if not step.resume and not step.proceed:
                 return progress
@@ -209,7 +213,9 @@ class Deliverer:
                 resume[langgraph_id] = value = json.loads(answers[0].response)
                 event = used_answer_event(answers[0], None, rows[0]["run_id"])
                 place = (rows[0]["leaf_task_id"], rows[0]["slot"])
-                self._saver.natives.send(thread_id, Sent(rows[0]["jti"], *place, value, rows[0]["checkpoint_id"], event))
+                self._saver.natives.send(
+                    thread_id, Sent(rows[0]["jti"], *place, value, rows[0]["checkpoint_id"], event)
+                )
             else:
                 resume[langgraph_id] = seal(answers)
         return Command(resume=resume)
@@ -249,7 +255,9 @@ class Deliverer:
     # -- what is told of it
 
     def _report(self, thread_id: str, kwargs: dict[str, Any], progress: _Progress) -> Steps[Delivery]:
-        pauses = [pause_event(self._engine, row) for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
+        pauses = [
+            pause_event(self._engine, row) for row in progress.rows if row["state"] == "pending" and not row["overdue"]
+        ]
         output = progress.output
         if not progress.ran:
             for event in pauses:
@@ -259,9 +267,9 @@ class Deliverer:
             output = dict(state.values) if isinstance(state.values, dict) else state.values
             if state.interrupts and isinstance(output, dict):
                 output["__interrupt__"] = list(state.interrupts)
-        ended = progress.ended
+        ended = dict(progress.ended)
         if unknown := [jti for jti in progress.delivered if jti not in ended]:
-            ended |= yield transact(self._engine.operations.states_of, unknown)
+            ended.update((yield transact(self._engine.operations.states_of, unknown)))
         return Delivery(
             thread_id,
             output,
@@ -288,9 +296,9 @@ def _names_one(breakpoints: Any, nodes: Any) -> bool:
 
 def _custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
     """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
-    mode = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
+    mode: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
     several = isinstance(mode, list | tuple)
-    if "custom" not in (mode if several else [mode]):
+    if mode != "custom" and not (several and "custom" in mode):
         return None
     if kwargs.get("version") == "v2":
         return {"type": "custom", "ns": (), "data": event}

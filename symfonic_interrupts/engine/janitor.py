@@ -28,7 +28,7 @@ class SweepReport:
         defaulted: interrupt ids of those that got their default answer.
         deliveries: of the threads that got one; an error stands in `Delivery.error`.
         refused: interrupt ids of rows that were changed in the database; they are left as they are.
-        unknown: interrupt ids of overdue pauses whose point is not registered in this process; they are left for one that has it.
+        unknown: interrupt ids of overdue pauses whose point is not registered here; they are left for a process that has it.
     """
 
     events: tuple[ExpiryEvent, ...] = ()

@@ -132,9 +132,7 @@ def take_lease(
     pause = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
-        taken: Any = yield transact(
-            engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl
-        )
+        taken: Any = yield transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl)
         if taken is not None:
             lease, rows = taken
             return LeaseKeeper(engine, lease, since + engine.config.lease_ttl.total_seconds()), rows

@@ -76,9 +76,7 @@ class NativeAnswers:
 
     def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
         """Sent answers that stand in their slot of this RESUME write."""
-        return self._take(
-            thread_id, lambda sent: sent.task_id == task_id and stands_in(resume, sent.slot, sent.value)
-        )
+        return self._take(thread_id, lambda sent: sent.task_id == task_id and stands_in(resume, sent.slot, sent.value))
 
     def used_before(self, thread_id: str, checkpoint_id: str) -> dict[str, AnswerEvent]:
         """Sent answers of steps that lie behind this root checkpoint."""
@@ -126,7 +124,9 @@ def native_question(
     payload = registration.payload_text(model, limit=engine.config.max_payload_bytes)
     request_hash = sha256(payload)
     return Question(
-        interrupt_id=interrupt_id(str(place["thread_id"]), seen.leaf_task_id, registration.name, request_hash, seen.slot),
+        interrupt_id=interrupt_id(
+            str(place["thread_id"]), seen.leaf_task_id, registration.name, request_hash, seen.slot
+        ),
         name=registration.name,
         payload=payload,
         request_hash=request_hash,

@@ -215,10 +215,12 @@ class InterruptPoint(Generic[P, R]):
         return cast(R, self.registration.response_from_text(answer.response))
 
     def _saver(self, config: Mapping[str, Any]) -> Any:
-        saver = names.checkpointer_of(config["configurable"])
+        saver: Any = names.checkpointer_of(config["configurable"])
         if getattr(saver, "engine", None) is not self._engine:
             if config["configurable"].get("thread_id") is None:
-                remedy = "compile the graph with checkpointer=interrupts.checkpointer(saver), and run it with a thread_id"
+                remedy = (
+                    "compile the graph with checkpointer=interrupts.checkpointer(saver), and run it with a thread_id"
+                )
             elif saver is None or saver is False:
                 remedy = (
                     "compile the outermost graph with checkpointer=interrupts.checkpointer(saver),"
@@ -270,6 +272,3 @@ def _without_decision(function: Callable[..., Any]) -> inspect.Signature:
     ):
         raise RegistrationError("a node of a point is a function of (state, decision, ...)")
     return signature.replace(parameters=[parameters[0], *parameters[2:]])
-
-
-

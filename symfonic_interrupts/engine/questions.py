@@ -75,9 +75,7 @@ class Execution:
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def ask(
-        self, name: str, payload: str, request_hash: str, scope: FrameworkTenantScope, now: datetime
-    ) -> Question:
+    def ask(self, name: str, payload: str, request_hash: str, scope: FrameworkTenantScope, now: datetime) -> Question:
         """Note a question. The same one, asked again in this execution, is another occurrence of it."""
         occurrence = self._counts[name, request_hash]
         self._counts[name, request_hash] += 1

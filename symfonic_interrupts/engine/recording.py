@@ -127,12 +127,16 @@ class Recorder:
 
     # -- put_writes
 
-    def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Steps[None]:
+    def put_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Steps[None]:
         """Store a task's writes; open its questions before, and announce them after."""
         with _under_lease(config):
             yield from self._put_writes(config, writes, task_id, task_path)
 
-    def _put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Steps[None]:
+    def _put_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Steps[None]:
         place = config["configurable"]
         args = (config, writes, task_id, task_path) if self._takes_path else (config, writes, task_id)
         is_root = not place.get("checkpoint_ns", "")
@@ -234,7 +238,9 @@ class Recorder:
             signal = self._durable.get(key) or concurrent.futures.Future()
             self._durable.note(key, signal)
         if not (yield WaitFor(signal, PUT_WAIT_SECONDS)):
-            raise StoreError("the checkpoint of a pause was not stored, so the pause is not opened; run the thread again")
+            raise StoreError(
+                "the checkpoint of a pause was not stored, so the pause is not opened; run the thread again"
+            )
 
     def _put_ended(self, key: tuple[str, str]) -> None:
         with self._lock:
@@ -282,7 +288,8 @@ class Recorder:
         if not events or place.get(names.RUNTIME) is None:
             return
         own = names.task_ns("", "x", task_id)
-        with set_config_context({**config, "configurable": {**place, "checkpoint_ns": own}}) as context:
+        there: Config = {**config, "configurable": {**place, "checkpoint_ns": own}}
+        with set_config_context(there) as context:
             for event in events:
                 context.run(_write, event)
 

@@ -103,7 +103,12 @@ class Redeemer:
         )
 
     def answer(
-        self, token: str, response: Any, scope: FrameworkTenantScope | None, actor: str | None, idempotency_key: str | None
+        self,
+        token: str,
+        response: Any,
+        scope: FrameworkTenantScope | None,
+        actor: str | None,
+        idempotency_key: str | None,
     ) -> Steps[tuple[AnswerReceipt, PauseRow]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read."""
         for field, value in (("actor", actor), ("idempotency_key", idempotency_key)):
@@ -137,7 +142,14 @@ class Redeemer:
         return self._receipt(row, at, actor, sha256(text)), row
 
     def claim(
-        self, row: PauseRow, text: str, *, actor: str | None, scope_hash: str | None, key: str | None = None, defaulted: bool = False
+        self,
+        row: PauseRow,
+        text: str,
+        *,
+        actor: str | None,
+        scope_hash: str | None,
+        key: str | None = None,
+        defaulted: bool = False,
     ) -> Claim:
         """The claim that stores an answer, with its signed receipt."""
         receipt = new_receipt(row, text, self._engine.now(), actor=actor, defaulted=defaulted)

@@ -14,7 +14,6 @@ from symfonic_interrupts.engine.delivery import Deliverer, Delivery
 from symfonic_interrupts.engine.planner import is_pending, read_tasks
 from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
 from symfonic_interrupts.engine.rows import pause_event, scope_of
-from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import (
     CallSaver,
     Steps,

@@ -36,7 +36,15 @@ from symfonic_interrupts.tokens.receipt import Receipt
 
 
 def new_row(
-    engine: Engine, question: Question, *, graph: str, thread_id: str, checkpoint_id: str, task_id: str, langgraph_id: str, slot: int
+    engine: Engine,
+    question: Question,
+    *,
+    graph: str,
+    thread_id: str,
+    checkpoint_id: str,
+    task_id: str,
+    langgraph_id: str,
+    slot: int,
 ) -> PauseRow:
     """The sealed row of a question that LangGraph surfaces as `langgraph_id`."""
     ttl = engine.registry.named(question.name).ttl or engine.config.default_ttl
@@ -144,7 +152,10 @@ def answer_event(
 ) -> AnswerEvent:
     """The event of an accepted answer."""
     common: dict[str, Any] = {
-        "interrupt_id": interrupt_id, "thread_id": thread_id, "run_id": run_id, "defaulted": defaulted
+        "interrupt_id": interrupt_id,
+        "thread_id": thread_id,
+        "run_id": run_id,
+        "defaulted": defaulted,
     }
     if name == ASK_USER:
         given = AskUserResponse.model_validate_json(response)

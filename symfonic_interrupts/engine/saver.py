@@ -1,8 +1,8 @@
 """The wrapper around a graph's checkpointer: where a pause becomes durable, known and announced.
 
-It delegates every method to the wrapped saver, and looks at three: `put_writes` (a question was asked, an answer was used), `put`
-(the thread moved on) and `get_tuple` (the thread was paused here). Steps of threads that are not paused cost no statement.
-A pause is announced only after its checkpoint, its row and its marker are stored.
+It delegates every method to the wrapped saver, and looks at three: `put_writes` (a question was asked, an answer was used),
+`put` (the thread moved on) and `get_tuple` (the thread was paused here). Steps of threads that are not paused cost no
+statement. A pause is announced only after its checkpoint, its row and its marker are stored.
 """
 
 from __future__ import annotations
@@ -72,14 +72,25 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
 
     def put(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return perform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+        stored: RunnableConfig = perform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+        return stored
 
     async def aput(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await aperform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+        steps = self._recorder.put(config, checkpoint, metadata, new_versions)
+        stored: RunnableConfig = await aperform(steps, self._tools)
+        return stored
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.engine.database.check_sync()

@@ -111,7 +111,7 @@ class Database:
 
     async def _arun(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._async is None:
-            return await asyncio.to_thread(self.run, body, *args, **kwargs)
+            return await asyncio.to_thread(lambda: self.run(body, *args, **kwargs))
         if not self._schema_ready:
             await self.acreate_schema()
         with _StoreErrors():
@@ -180,11 +180,15 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
         url = sa.make_url(target)
         dialect = url.get_dialect()
     except sa.exc.ArgumentError:
-        raise StoreError("store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db") from None
+        raise StoreError(
+            "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
+        ) from None
     except (ImportError, sa.exc.NoSuchModuleError):
         raise StoreError("store: there is no such database or driver; use postgresql+psycopg or sqlite") from None
     if dialect.name == "sqlite" and url.database in (None, "", ":memory:"):
-        raise StoreError("store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db")
+        raise StoreError(
+            "store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db"
+        )
     options: dict[str, Any] = {"hide_parameters": True}
     try:
         if dialect.is_async:
@@ -224,7 +228,9 @@ def _tune_sqlite(engine: sa.Engine) -> None:
 
 def _refuse_memory(engine: sa.Engine) -> None:
     if engine.dialect.name == "sqlite" and isinstance(engine.pool, StaticPool | SingletonThreadPool):
-        raise StoreError("store: this SQLite engine is in memory or shares one connection; use a file and the default pool")
+        raise StoreError(
+            "store: this SQLite engine is in memory or shares one connection; use a file and the default pool"
+        )
 
 
 class _StoreErrors:

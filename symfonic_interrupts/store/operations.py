@@ -115,7 +115,9 @@ class Operations:
 
     # -- claiming
 
-    def answer(self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Callable[[datetime], Event]) -> datetime | None:
+    def answer(
+        self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Callable[[datetime], Event]
+    ) -> datetime | None:
         """Store an answer if the pause is pending and in time. Returns when, or None where another was first."""
         return self._claim(connection, "claim_in_time", row, claim, event)
 
@@ -181,15 +183,18 @@ class Operations:
 
     # -- the answer's way through the graph
 
-    def mark_used(
-        self, connection: sa.Connection, used: Iterable[str], unused: Iterable[str] = ()
-    ) -> list[str]:
+    def mark_used(self, connection: sa.Connection, used: Iterable[str], unused: Iterable[str] = ()) -> list[str]:
         """Note that nodes took these answers, before the graph's own write says so. Returns the jtis newly noted."""
         sql, now = self._sql(connection)
         return self._mark(connection, sql, now, used, unused)
 
     def _mark(
-        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], used: Iterable[str], unused: Iterable[str]
+        self,
+        connection: sa.Connection,
+        sql: Statements,
+        now: dict[str, Any],
+        used: Iterable[str],
+        unused: Iterable[str],
     ) -> list[str]:
         if unused := list(unused):
             connection.execute(sql.unmark_used, {"jtis": unused})
@@ -240,7 +245,9 @@ class Operations:
     ) -> tuple[list[PauseRow], list[PauseRow]]:
         """Record how delivered answers ended. Returns the moved rows, and the thread's pauses as they stand now."""
         sql, now = self._sql(connection)
-        moved = self._move(connection, sql, now, applied, "applied") + self._move(connection, sql, now, unused, "unused")
+        moved = self._move(connection, sql, now, applied, "applied") + self._move(
+            connection, sql, now, unused, "unused"
+        )
         return moved, self.load_thread(connection, graph, thread_id)
 
     # -- reading

@@ -77,7 +77,8 @@ pauses = sa.Table(
     sa.Column("mac_kid", sa.Text, nullable=False),
     sa.Column("mac", sa.Text, nullable=False),
     sa.CheckConstraint(
-        "state IN ('pending', 'answered', 'applied', 'unused', 'expired', 'superseded', 'revoked')", name="interrupt_pauses_state"
+        "state IN ('pending', 'answered', 'applied', 'unused', 'expired', 'superseded', 'revoked')",
+        name="interrupt_pauses_state",
     ),
 )
 

@@ -16,9 +16,20 @@ from sqlalchemy.dialects import postgresql, sqlite
 from symfonic_interrupts.store.schema import UtcDateTime, consumed_tokens, events, leases, pauses
 
 _P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
-PLACEHOLDER = {column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"}
+PLACEHOLDER = {
+    column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"
+}
 _CLAIMED = (
-    "jti", "outcome", "at", "response", "response_hash", "receipt", "actor", "scope_hash", "defaulted", "idempotency_key",
+    "jti",
+    "outcome",
+    "at",
+    "response",
+    "response_hash",
+    "receipt",
+    "actor",
+    "scope_hash",
+    "defaulted",
+    "idempotency_key",
 )
 
 
@@ -34,7 +45,9 @@ class Statements:
     def __init__(self, dialect: str) -> None:
         self.is_postgres = dialect == "postgresql"
         self._insert: Any = postgresql.insert if self.is_postgres else sqlite.insert
-        now: Any = sa.func.clock_timestamp(type_=UtcDateTime()) if self.is_postgres else bindparam("now", type_=UtcDateTime)
+        now: Any = (
+            sa.func.clock_timestamp(type_=UtcDateTime()) if self.is_postgres else bindparam("now", type_=UtcDateTime)
+        )
         later: Any = (
             sa.func.clock_timestamp(type_=UtcDateTime()) + bindparam("ttl", type_=sa.Interval)
             if self.is_postgres
@@ -113,7 +126,9 @@ class Statements:
         self.load_latest = sa.select(pauses).where(*in_thread).order_by(_P.id.desc()).limit(1)
         self.due = (
             sa.select(pauses)
-            .where(_P.graph == bindparam("graph"), _P.state == "pending", _P.expires_at <= now, _P.id > bindparam("above"))
+            .where(
+                _P.graph == bindparam("graph"), _P.state == "pending", _P.expires_at <= now, _P.id > bindparam("above")
+            )
             .order_by(_P.id)
             .limit(bindparam("most"))
         )
@@ -121,19 +136,30 @@ class Statements:
 
         # -- events
         self.add_event = sa.insert(events).values(
-            {**{c.name: bindparam(c.name, type_=c.type) for c in events.columns if c.name not in _LATER_EVENT}, "at": now}
+            {
+                **{c.name: bindparam(c.name, type_=c.type) for c in events.columns if c.name not in _LATER_EVENT},
+                "at": now,
+            }
         )
 
         # -- leases
-        self.take_lease = self._insert(leases).values(
-            graph=bindparam("graph"), thread_id=bindparam("thread_id"), owner=bindparam("owner"), fence=1, expires_at=later
+        taken: Any = self._insert(leases).values(
+            graph=bindparam("graph"),
+            thread_id=bindparam("thread_id"),
+            owner=bindparam("owner"),
+            fence=1,
+            expires_at=later,
         )
-        self.take_lease = self.take_lease.on_conflict_do_update(
+        self.take_lease = taken.on_conflict_do_update(
             index_elements=[_L.graph, _L.thread_id],
-            set_={"owner": self.take_lease.excluded.owner, "fence": _L.fence + 1, "expires_at": later},
+            set_={"owner": taken.excluded.owner, "fence": _L.fence + 1, "expires_at": later},
             where=_L.expires_at <= now,
         ).returning(_L.fence)
-        held = (_L.graph == bindparam("the_graph"), _L.thread_id == bindparam("the_thread"), _L.owner == bindparam("the_owner"))
+        held = (
+            _L.graph == bindparam("the_graph"),
+            _L.thread_id == bindparam("the_thread"),
+            _L.owner == bindparam("the_owner"),
+        )
         self.renew_lease = sa.update(leases).where(*held).values(expires_at=later).returning(_L.fence)
         self.end_lease = sa.delete(leases).where(*held)
         self.lapse_lease = sa.update(leases).where(*held).values(expires_at=now)
@@ -161,12 +187,12 @@ class Statements:
             .order_by(_P.id)
             .limit(bindparam("most"))
         )
-        self.confirm = (
-            sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(confirmed_at=now)
-        )
+        self.confirm = sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(confirmed_at=now)
 
     def _claim(self, now: Any, *where: Any) -> Any:
-        values = [now if c == "at" else _P.jti if c == "jti" else bindparam(f"c_{c}", type_=_C[c].type) for c in _CLAIMED]
+        values = [
+            now if c == "at" else _P.jti if c == "jti" else bindparam(f"c_{c}", type_=_C[c].type) for c in _CLAIMED
+        ]
         rows = sa.select(*values).select_from(pauses).where(_P.state == "pending", *where)
         return (
             self._insert(consumed_tokens)

@@ -37,7 +37,7 @@ class KeyRing:
     """
 
     def __init__(self, keys: Sequence[bytes], *, retired: Sequence[bytes] = ()) -> None:
-        if isinstance(keys, bytes | str) or not keys:
+        if not isinstance(keys, list | tuple) or not keys:
             raise KeyRingError("keys must be a list of one or more keys, newest first; KeyRing.generate() makes one")
         self._derived: dict[tuple[str, Purpose], bytes] = {}
         self._active = tuple(self._admit(key, f"keys[{place}]") for place, key in enumerate(keys))
@@ -132,9 +132,13 @@ class KeyRing:
                 mode = os.fstat(stream.fileno()).st_mode
                 text = stream.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise KeyRingError(f"key file {file.name}: {type(error).__name__}; it must be a readable text file") from None
+            raise KeyRingError(
+                f"key file {file.name}: {type(error).__name__}; it must be a readable text file"
+            ) from None
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyRingError(f"key file {file.name} can be read by others (mode {stat.S_IMODE(mode):04o}); chmod 600 it")
+            raise KeyRingError(
+                f"key file {file.name} can be read by others (mode {stat.S_IMODE(mode):04o}); chmod 600 it"
+            )
         return cls.from_text(text, source=f"key file {file.name}")
 
     @classmethod

@@ -91,7 +91,9 @@ class PauseToken:
             TokenExpired: genuine, and over for longer than `clock_skew`.
         """
         if not isinstance(token, str) or not token.isascii() or not 0 < len(token) <= max_bytes:
-            raise TokenInvalid(f"the pause token must be ASCII text of at most {max_bytes} characters, as it was given out")
+            raise TokenInvalid(
+                f"the pause token must be ASCII text of at most {max_bytes} characters, as it was given out"
+            )
         claims = _decode(token, keys, issuer, audience)
         found = cls._from_claims(claims)
         kid = jwt.get_unverified_header(token)["kid"]
@@ -122,7 +124,16 @@ class PauseToken:
             )
         except KeyError:
             raise TokenInvalid("the pause token lacks a claim") from None
-        for claim in ("issuer", "audience", "jti", "name", "interrupt_id", "scope_hash", "request_hash", "checkpoint_hash"):
+        for claim in (
+            "issuer",
+            "audience",
+            "jti",
+            "name",
+            "interrupt_id",
+            "scope_hash",
+            "request_hash",
+            "checkpoint_hash",
+        ):
             if type(getattr(found, claim)) is not str:
                 raise TokenInvalid("the pause token has a claim of the wrong type")
         if type(found.issued_at) is not int or type(found.expires_at) is not int or not NAME_PATTERN.match(found.name):

