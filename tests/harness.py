@@ -59,7 +59,9 @@ class Bench:
         clock: its clock.
     """
 
-    def __init__(self, mode: str, store_url: str, interrupts: Interrupts, saver: BaseCheckpointSaver[Any], clock: SetClock):
+    def __init__(
+        self, mode: str, store_url: str, interrupts: Interrupts, saver: BaseCheckpointSaver[Any], clock: SetClock
+    ):
         self.mode = mode
         self.store_url = store_url
         self.interrupts = interrupts
@@ -130,7 +132,9 @@ CONFIG = FrameworkConfig(experimental_interrupt=True, default_scope=ACME)
 
 
 @asynccontextmanager
-async def open_bench(mode: str, store_url: str, tmp_path: Path, config: FrameworkConfig = CONFIG) -> AsyncIterator[Bench]:
+async def open_bench(
+    mode: str, store_url: str, tmp_path: Path, config: FrameworkConfig = CONFIG
+) -> AsyncIterator[Bench]:
     """A bench; the saver's database is the store's on PostgreSQL, and a file beside it on SQLite."""
     clock = SetClock()
     async with AsyncExitStack() as stack:
@@ -150,7 +154,6 @@ async def open_bench(mode: str, store_url: str, tmp_path: Path, config: Framewor
                 saver = stack.enter_context(PostgresSaver.from_conn_string(url))
                 saver.setup()
         interrupts = Interrupts(store_url, keys=KeyRing([KEY]), config=config, clock=clock)
-        if not store_url.startswith("sqlite"):
-            interrupts.create_schema()
+        interrupts.create_schema()
         stack.callback(interrupts.close)
         yield Bench(mode, store_url, interrupts, saver, clock)

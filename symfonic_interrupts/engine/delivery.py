@@ -54,7 +54,6 @@ class _Progress:
     rows: list[PauseRow]
     output: Any = None
     ran: bool = False
-    delivered: set[str] = field(default_factory=set)
     ended: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
 
@@ -140,8 +139,6 @@ class Deliverer:
                 return progress
             answers = [row for together in step.resume.values() for row in together]
             tried.update(_jtis(answers))
-            progress.delivered.update(_jtis(answers))
-            progress.ids.update((row["jti"], row["interrupt_id"]) for row in answers)
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 yield Keep(keeper)
@@ -154,6 +151,7 @@ class Deliverer:
         self, head: Any, progress: _Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
     ) -> Steps[Plan]:
         answered = [row for row in progress.rows if row["state"] == "answered"]
+        progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
         read = {("", head.config["configurable"]["checkpoint_id"]): tasks}
         leaves: dict[str, TaskState] = {}
@@ -268,7 +266,7 @@ class Deliverer:
             if state.interrupts and isinstance(output, dict):
                 output["__interrupt__"] = list(state.interrupts)
         ended = dict(progress.ended)
-        if unknown := [jti for jti in progress.delivered if jti not in ended]:
+        if unknown := [jti for jti in progress.ids if jti not in ended]:
             ended.update((yield transact(self._engine.operations.states_of, unknown)))
         return Delivery(
             thread_id,

@@ -44,9 +44,13 @@ def root_checkpoint_id(configurable: Mapping[str, Any], default: str) -> str:
     return str(found)
 
 
-def parent_ns(task_ns: str) -> str:
-    """The namespace of the checkpoint that keeps a task's writes, from the task's own namespace."""
-    return task_ns.rpartition(NS_SEPARATOR)[0]
+def writes_ns(configurable: Mapping[str, Any], checkpoint_id: str) -> str:
+    """The namespace of the checkpoint that keeps a task's writes.
+
+    Not simply the task's namespace without its last part: a `@task` runs below its caller, and is kept beside it.
+    """
+    places = configurable.get(CHECKPOINT_MAP) or {}
+    return min((ns for ns, id_ in places.items() if id_ == checkpoint_id), key=len, default="")
 
 
 def node_path(task_ns: str) -> str:

@@ -75,24 +75,20 @@ class NativeAnswers:
                 self._sent.popitem(last=False)
 
     def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
-        """Sent answers that stand in their slot of this RESUME write."""
-        return self._take(thread_id, lambda sent: sent.task_id == task_id and stands_in(resume, sent.slot, sent.value))
+        """Sent answers that stand in their slot of this RESUME write. Kept: the next checkpoint may be put before it."""
+        with self._lock:
+            sent = list(self._sent.get(thread_id, ()))
+        return {s.jti: s.event for s in sent if s.task_id == task_id and stands_in(resume, s.slot, s.value)}
 
     def used_before(self, thread_id: str, checkpoint_id: str) -> dict[str, AnswerEvent]:
-        """Sent answers of steps that lie behind this root checkpoint."""
-        return self._take(thread_id, lambda sent: sent.checkpoint_id < checkpoint_id)
-
-    def _take(self, thread_id: str, fits: Any) -> dict[str, AnswerEvent]:
+        """Sent answers of steps that lie behind this root checkpoint; forgets them."""
         if thread_id not in self._sent:
             return {}
         with self._lock:
-            taken = [sent for sent in self._sent.get(thread_id, []) if fits(sent)]
-            left = [sent for sent in self._sent.get(thread_id, []) if sent not in taken]
-            if left:
+            sent = self._sent.pop(thread_id, [])
+            if left := [s for s in sent if s.checkpoint_id >= checkpoint_id]:
                 self._sent[thread_id] = left
-            else:
-                self._sent.pop(thread_id, None)
-        return {sent.jti: sent.event for sent in taken}
+        return {s.jti: s.event for s in sent if s.checkpoint_id < checkpoint_id}
 
 
 def stands_in(resume: Any, slot: int, value: Any) -> bool:

@@ -128,10 +128,11 @@ def plan(
         leaf = leaves.get(row["jti"], TaskState())
         root = head.get(row["task_id"], TaskState())
         pending = is_pending(row, head)
-        if is_durable(row, leaf, native_values.get(row["jti"])):
-            if leaf.finished:
-                (step.applied if row["used_at"] is not None else step.unused).append(row)
-            elif all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
+        if leaf.finished:
+            # RESUME says nothing here: savers keep the value of an earlier pass where a finishing task writes it again
+            (step.applied if row["used_at"] is not None else step.unused).append(row)
+        elif is_durable(row, leaf, native_values.get(row["jti"])):
+            if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
         elif pending is not None:
             if row["jti"] not in tried:

@@ -183,7 +183,7 @@ class InterruptPoint(Generic[P, R]):
         text = self.registration.payload_text(payload, limit=engine.config.max_payload_bytes)
         config, info = _running()
         self._saver(config)
-        execution = engine.executions.of(info, names.root_checkpoint_id(config["configurable"], info.checkpoint_id))
+        execution = engine.executions.of(info, config["configurable"])
         scope = engine.scope_of_run(config)
         with execution.lock:
             question = execution.ask(self.name, text, sha256(text), scope, engine.now())

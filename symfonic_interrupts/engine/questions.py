@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -65,6 +65,7 @@ class Execution:
     info: ExecutionInfo
     thread_id: str
     task_id: str
+    ns: str
     root_checkpoint_id: str
     lock: threading.RLock = field(default_factory=threading.RLock)
     asked: dict[str, Question] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Execution:
             occurrence=occurrence,
             scope=scope,
             asked_at=now,
-            leaf_ns=names.parent_ns(self.info.checkpoint_ns),
+            leaf_ns=self.ns,
             leaf_checkpoint_id=self.info.checkpoint_id,
             leaf_task_id=self.task_id,
             run_id=self.info.run_id,
@@ -124,12 +125,18 @@ class Executions:
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
         self._by_thread: dict[str, dict[int, Execution]] = {}
 
-    def of(self, info: ExecutionInfo, root_checkpoint_id: str) -> Execution:
-        """The execution that `info` (`get_runtime().execution_info`) belongs to."""
+    def of(self, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
+        """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`."""
         with self._lock:
             found = self._by_info.get(id(info))
             if found is None:
-                found = Execution(info, str(info.thread_id), info.task_id, root_checkpoint_id)
+                found = Execution(
+                    info,
+                    thread_id=str(info.thread_id),
+                    task_id=info.task_id,
+                    ns=names.writes_ns(configurable, info.checkpoint_id),
+                    root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
+                )
                 self._by_info[id(info)] = found
                 self._by_thread.setdefault(found.thread_id, {})[id(info)] = found
                 while len(self._by_info) > self._most:
