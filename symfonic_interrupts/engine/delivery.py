@@ -19,7 +19,7 @@ from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.lease import Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
 from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks
-from symfonic_interrupts.engine.rows import pause_event, scope_of, stored_answer, used_answer_event
+from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import CallSaver, Emit, ReadHistory, ReadState, RunGraph, Steps, transact
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
@@ -253,9 +253,8 @@ class Deliverer:
     # -- what is told of it
 
     def _report(self, thread_id: str, kwargs: dict[str, Any], progress: _Progress) -> Steps[Delivery]:
-        pauses = [
-            pause_event(self._engine, row) for row in progress.rows if row["state"] == "pending" and not row["overdue"]
-        ]
+        standing = [row for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
+        pauses = open_events(self._engine, standing)
         output = progress.output
         if not progress.ran:
             for event in pauses:

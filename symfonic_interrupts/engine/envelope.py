@@ -50,6 +50,7 @@ class Envelope(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     engine: ClassVar[Engine]
+    response_schema: ClassVar[type[BaseModel]]
     response_json_schema: ClassVar[dict[str, Any]]
 
     answers: list[_Sealed]
@@ -86,20 +87,21 @@ class Envelope(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        # what clients see as the schema of an answer is the author's model
+        # what clients see as the schema of an answer is the author's model; computed once where it needs no definitions
+        if "$defs" in cls.response_json_schema:
+            return handler(cls.response_schema.__pydantic_core_schema__)
         return cls.response_json_schema
 
     @classmethod
     def of(cls, engine: Engine, response_schema: type[BaseModel]) -> type[Envelope]:
-        """The envelope class whose JSON Schema is that of `response_schema`, computed once."""
-        schema = response_schema.model_json_schema()
+        """The envelope class whose JSON Schema is that of `response_schema`."""
         return type(
             f"{response_schema.__name__}Envelope",
             (cls,),
             {
                 "__module__": __name__,
-                "__annotations__": {"engine": ClassVar[Engine], "response_json_schema": ClassVar[dict[str, Any]]},
                 "engine": engine,
-                "response_json_schema": schema,
+                "response_schema": response_schema,
+                "response_json_schema": response_schema.model_json_schema(),
             },
         )

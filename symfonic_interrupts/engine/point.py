@@ -182,8 +182,13 @@ class InterruptPoint(Generic[P, R]):
         self.registration.check(engine.config)
         text = self.registration.payload_text(payload, limit=engine.config.max_payload_bytes)
         config, info = _running()
-        self._saver(config)
+        saver = self._saver(config)
         execution = engine.executions.of(info, config["configurable"])
+        if not saver.keeps(execution.thread_id, execution.ns):
+            raise RegistrationError(
+                f"{self.name} cannot pause here: this graph is compiled with checkpointer=False, so its interrupts change at"
+                " every run and no answer would reach them; compile it without checkpointer=False"
+            )
         scope = engine.scope_of_run(config)
         with execution.lock:
             question = execution.ask(self.name, text, sha256(text), scope, engine.now())
@@ -220,11 +225,6 @@ class InterruptPoint(Generic[P, R]):
             if config["configurable"].get("thread_id") is None:
                 remedy = (
                     "compile the graph with checkpointer=interrupts.checkpointer(saver), and run it with a thread_id"
-                )
-            elif saver is None or saver is False:
-                remedy = (
-                    "compile the outermost graph with checkpointer=interrupts.checkpointer(saver),"
-                    " and graphs inside it without checkpointer=False"
                 )
             else:
                 remedy = "its checkpointer is not from this Interrupts; wrap it: interrupts.checkpointer(saver)"

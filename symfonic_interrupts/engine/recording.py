@@ -68,12 +68,16 @@ class Recorder:
         self._durable = Remembered()
         self._emitted = Remembered()
         self._outbox = Remembered()
+        self._loaded = Remembered()
         self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters
 
     # -- get_tuple
 
     def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
         """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
+        if ns := config["configurable"].get("checkpoint_ns", ""):
+            with self._lock:
+                self._loaded.note((str(config["configurable"].get("thread_id")), ns))
         if found is None:
             return None
         place = found.config["configurable"]
@@ -91,6 +95,11 @@ class Recorder:
             kept = [w for w in writes if not (w[0] == names.NULL_TASK_ID and w[1] == RESUME)]
             return found._replace(pending_writes=kept)
         return found
+
+    def loaded(self, thread_id: str, ns: str) -> bool:
+        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
+        with self._lock:
+            return not ns or (thread_id, ns) in self._loaded
 
     # -- put
 

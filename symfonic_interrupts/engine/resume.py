@@ -13,7 +13,7 @@ from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer, Delivery
 from symfonic_interrupts.engine.planner import is_pending, read_tasks
 from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
-from symfonic_interrupts.engine.rows import pause_event, scope_of
+from symfonic_interrupts.engine.rows import open_events, scope_of
 from symfonic_interrupts.engine.steps import (
     CallSaver,
     Steps,
@@ -270,7 +270,7 @@ class ResumeAdapter:
             limit=limit,
             after=after,
         )
-        return [pause_event(engine, row) for row in rows]
+        return open_events(engine, rows)
 
     def recover(self, limit: int | None = None) -> list[Delivery]:
         """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.

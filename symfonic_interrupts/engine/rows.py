@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse
-from symfonic_interrupts.canonical import sha256
-from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.canonical import canonical_json, sha256
+from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.questions import Answer, Question
 from symfonic_interrupts.errors import ReceiptInvalid, StoreError
 from symfonic_interrupts.events import (
@@ -124,6 +125,19 @@ def pause_event(engine: Engine, row: PauseRow) -> PauseEvent:
     check_authentic(engine, row)
     token = token_of(engine, row).mint(engine.keys)
     return _pause_event(row, token)
+
+
+def open_events(engine: Engine, rows: Iterable[PauseRow]) -> list[PauseEvent]:
+    """The events of open pauses. A row that is not authentic is left out and logged: it does not take the others down."""
+    events = []
+    for row in rows:
+        try:
+            events.append(pause_event(engine, row))
+        except StoreError:
+            audit_log.warning(
+                "interrupt_refused %s", canonical_json({"interrupt_id": row["interrupt_id"], "code": "row_altered"})
+            )
+    return events
 
 
 def _pause_event(row: PauseRow, token: str) -> PauseEvent:

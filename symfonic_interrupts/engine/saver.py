@@ -59,6 +59,10 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         """Memory of answers that deliveries of this process sent to native nodes."""
         return self._recorder.natives
 
+    def keeps(self, thread_id: str, checkpoint_ns: str) -> bool:
+        """Whether the (sub)graph at this namespace keeps its checkpoints here; not with `checkpointer=False`."""
+        return self._recorder.loaded(thread_id, checkpoint_ns)
+
     # -- what is looked at
 
     def put_writes(

@@ -362,8 +362,7 @@ async def test_a_pause_row_edited_by_hand_is_refused_and_recorded(bench: Bench) 
 
     with pytest.raises(StoreError, match="changed in the database"):
         await bench.call(adapter, "answer", token, {"approved": True})
-    with pytest.raises(StoreError, match="changed in the database"):
-        await bench.call(adapter, "pending")
+    assert await bench.call(adapter, "pending") == []
     assert bench.rows("SELECT body FROM interrupt_events WHERE type='interrupt_refused'") == [
         ('{"code":"row_altered"}',)
     ]

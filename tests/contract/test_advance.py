@@ -1,0 +1,127 @@
+"""A thread that moves on leaves its older questions and answers behind, and nothing else."""
+
+from __future__ import annotations
+
+from tests.contract.stores import Store, answer_claim, checkpoint, pause_row, told
+
+EVENTS = "SELECT type, interrupt_id, thread_id FROM interrupt_events WHERE type <> 'interrupt' ORDER BY id"
+
+
+async def answered(store: Store, *, used: bool = False, **changes: object) -> dict:
+    (row,) = await store.open(pause_row(**changes))
+    await store.do(store.operations.answer, row, answer_claim(), told("interrupt_resolved"))
+    if used:
+        await store.do(store.operations.mark_used, [row["jti"]])
+    return row
+
+
+async def test_what_the_thread_leaves_behind_is_superseded_applied_or_unused(store: Store) -> None:
+    (asked,) = await store.open(pause_row(checkpoint_id=checkpoint(1)))
+    used = await answered(store, used=True, checkpoint_id=checkpoint(1))
+    unused = await answered(store, checkpoint_id=checkpoint(2))
+    store.execute("DELETE FROM interrupt_events")
+
+    changed = await store.do(store.operations.advance, "default", "t1", checkpoint(3))
+
+    assert {row["jti"]: row["state"] for row in changed} == {
+        asked["jti"]: "superseded",
+        used["jti"]: "applied",
+        unused["jti"]: "unused",
+    }
+    assert store.states() == {asked["jti"]: "superseded", used["jti"]: "applied", unused["jti"]: "unused"}
+    assert sorted(store.rows(EVENTS)) == [
+        ("interrupt_superseded", asked["interrupt_id"], "t1"),
+        ("interrupt_unused", unused["interrupt_id"], "t1"),
+    ]
+    assert store.rows(f"SELECT outcome FROM interrupt_consumed_tokens WHERE jti = '{asked['jti']}'") == [
+        ("superseded",)
+    ]
+
+
+async def test_the_questions_and_answers_of_the_newest_checkpoint_stay(store: Store) -> None:
+    (asked,) = await store.open(pause_row(checkpoint_id=checkpoint(2)))
+    used = await answered(store, used=True, checkpoint_id=checkpoint(2))
+    unused = await answered(store, checkpoint_id=checkpoint(2))
+    (newer,) = await store.open(pause_row(checkpoint_id=checkpoint(3)))
+    store.execute("DELETE FROM interrupt_events")
+
+    assert await store.do(store.operations.advance, "default", "t1", checkpoint(2)) == []
+
+    assert store.states() == {
+        asked["jti"]: "pending",
+        used["jti"]: "answered",
+        unused["jti"]: "answered",
+        newer["jti"]: "pending",
+    }
+    assert store.rows(EVENTS) == []
+
+
+async def test_other_threads_and_other_graphs_are_not_touched(store: Store) -> None:
+    elsewhere = await store.open(pause_row(thread_id="t2"), pause_row(graph="other"), pause_row(thread_id="T1"))
+    kept = await answered(store, thread_id="t10")
+    (here,) = await store.open(pause_row())
+
+    changed = await store.do(store.operations.advance, "default", "t1", checkpoint(9))
+
+    assert [row["jti"] for row in changed] == [here["jti"]]
+    assert {jti for jti, state in store.states().items() if state == "pending"} == {row["jti"] for row in elsewhere}
+    assert store.states()[kept["jti"]] == "answered"
+
+
+async def test_moving_on_again_changes_nothing_more(store: Store) -> None:
+    await store.open(pause_row())
+    await store.do(store.operations.advance, "default", "t1", checkpoint(2))
+
+    assert await store.do(store.operations.advance, "default", "t1", checkpoint(3)) == []
+
+    assert store.event_types() == ["interrupt_superseded"]
+
+
+async def test_a_superseded_question_is_not_answered(store: Store) -> None:
+    (row,) = await store.open(pause_row())
+    await store.do(store.operations.advance, "default", "t1", checkpoint(2))
+
+    assert await store.do(store.operations.answer, row, answer_claim(), told("answered")) is None
+
+    assert store.states() == {row["jti"]: "superseded"}
+
+
+async def test_an_answer_and_a_thread_that_moves_on_at_once_agree_on_one_outcome(store: Store) -> None:
+    rows = await store.open(*(pause_row() for _ in range(6)))
+    calls = [(store.operations.answer, (row, answer_claim(), told("answered"))) for row in rows]
+    calls += [(store.operations.advance, ("default", "t1", checkpoint(2)))] * 6
+
+    results = await store.race(calls)
+
+    outcomes = dict(store.rows("SELECT jti, outcome FROM interrupt_consumed_tokens"))
+    states = store.states()
+    superseded = [row["jti"] for changed in results[6:] for row in changed if row["state"] == "superseded"]
+    for row, at in zip(rows, results[:6], strict=True):
+        assert outcomes[row["jti"]] == ("superseded" if at is None else "answered")
+        assert states[row["jti"]] in (("superseded",) if at is None else ("answered", "unused"))
+        assert superseded.count(row["jti"]) == (1 if at is None else 0)
+
+
+async def test_a_deleted_thread_has_its_tokens_revoked_and_its_answers_unused(store: Store) -> None:
+    (asked,) = await store.open(pause_row())
+    given = await answered(store)
+    (other,) = await store.open(pause_row(thread_id="t2"))
+
+    changed = await store.do(store.operations.revoke_thread, "default", "t1")
+
+    assert {row["jti"]: row["state"] for row in changed} == {asked["jti"]: "revoked", given["jti"]: "unused"}
+    assert store.states() == {asked["jti"]: "revoked", given["jti"]: "unused", other["jti"]: "pending"}
+    assert store.event_types() == ["interrupt_resolved", "interrupt_revoked", "interrupt_unused"]
+
+
+async def test_settling_moves_answered_rows_only_and_tells_how_the_thread_stands(store: Store) -> None:
+    first, second = await answered(store), await answered(store)
+    (asked,) = await store.open(pause_row())
+
+    moved, left = await store.do(
+        store.operations.settle, "default", "t1", [first["jti"], asked["jti"]], [second["jti"], first["jti"]]
+    )
+
+    assert {row["jti"]: row["state"] for row in moved} == {first["jti"]: "applied", second["jti"]: "unused"}
+    assert [row["jti"] for row in left] == [asked["jti"]]
+    assert store.event_types() == ["interrupt_resolved", "interrupt_resolved", "interrupt_unused"]

@@ -1,0 +1,170 @@
+"""The README's code runs as it is printed, and its tables agree with the code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symfonic_interrupts
+from symfonic_interrupts import InterruptError, KeyRing
+from tests.examples.scripts import EXAMPLES, ROOT, TOKEN
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str, mark: str = "") -> list[tuple[int, str]]:
+    """The fenced blocks of a language and mark, each with its first line's number."""
+    return [
+        (README.count("\n", 0, found.start(3)) + 1, found[3])
+        for found in BLOCK.finditer(README)
+        if (found[1], found[2]) == (language, mark)
+    ]
+
+
+def run_block(line: int, code: str, namespace: dict[str, Any]) -> None:
+    """Run a block; a traceback names the README's line."""
+    exec(compile("\n" * (line - 1) + code, str(ROOT / "README.md"), "exec"), namespace)
+
+
+@pytest.fixture
+def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A module of its own for the README's code, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMFONIC_INTERRUPTS_KEYS", "set by a block")
+    module = type(sys)("readme")
+    monkeypatch.setitem(sys.modules, "readme", module)
+    return vars(module)
+
+
+@pytest.fixture
+def readme(namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Iterator[dict[str, Any]]:
+    """What the README's blocks defined, after all of them ran in order; `printed` has the lines that they printed."""
+    for line, code in blocks("python"):
+        run_block(line, code, namespace)
+    namespace["printed"] = capsys.readouterr().out.splitlines()
+    yield namespace
+    namespace["interrupts"].close()
+
+
+def test_every_block_of_code_is_run_by_a_test() -> None:
+    marks = [(found[1], found[2]) for found in BLOCK.finditer(README) if found[1] not in ("text", "sh")]
+
+    assert set(marks) == {("python", ""), ("python", "postgres")}
+
+
+def test_the_quickstart_is_the_example() -> None:
+    assert blocks("python")[0][1] == (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
+
+
+def test_the_quickstart_prints_what_the_readme_says(
+    namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_block(*blocks("python")[0], namespace)
+
+    assert capsys.readouterr().out == blocks("text")[0][1]
+    namespace["interrupts"].close()
+
+
+def test_the_blocks_run_in_their_order(readme: dict[str, Any]) -> None:
+    printed = readme["printed"]
+
+    assert printed[2].startswith("paid ('i-")
+    assert printed[3].startswith("(422, {'code': 'response_invalid'")
+    assert printed[4].startswith("(202, {'interrupt_id': 'i-")
+    assert printed[5] == "paid"
+    assert printed[6].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
+    assert printed[7:] == ["[{'approved': True}]", "403 scope_mismatch", "paid", "paid"]
+    assert not any(TOKEN.search(line) for line in printed)
+
+
+@pytest.mark.parametrize("change", [0, 400], ids=["as approved", "edited afterwards"])
+def test_the_later_node_requires_exactly_what_was_approved(readme: dict[str, Any], change: int) -> None:
+    builder = readme["StateGraph"](readme["Wire"])
+    builder.add_node("ask", readme["ask"]).add_node("send", readme["send_money"])
+    builder.add_edge(readme["START"], "ask").add_edge("ask", "send")
+    saver = readme["interrupts"].checkpointer(readme["InMemorySaver"](), graph="wire")
+    graph = builder.compile(checkpointer=saver, interrupt_before=["send"])
+    adapter = readme["interrupts"].resume_adapter(graph)
+    config = {"configurable": {"thread_id": "wire"}}
+    graph.invoke({"order": "A", "amount": 40}, config)
+    adapter.invoke(adapter.pending()[0].pause_token, {"approved": True})
+
+    graph.update_state(config, {"amount": 40 + change})
+
+    if change:
+        with pytest.raises(symfonic_interrupts.ReceiptInvalid):
+            graph.invoke(None, config)
+    else:
+        assert graph.invoke(None, config)["result"] == "sent"
+
+
+@pytest.mark.parametrize(
+    ("node", "response", "result"),
+    [
+        ("pay", lambda event: {"approved": True}, "paid"),
+        (
+            "choose",
+            lambda event: {"answers": [{"question_id": event.request.questions[0].id, "selections": ["Courier"]}]},
+            "Courier",
+        ),
+    ],
+    ids=["a point held in a variable", "ask_user"],
+)
+def test_the_nodes_that_the_readme_only_defines_pause_too(
+    readme: dict[str, Any], node: str, response: Any, result: str
+) -> None:
+    builder = readme["StateGraph"](readme["State"]).add_node(node, readme[node]).add_edge(readme["START"], node)
+    graph = builder.compile(checkpointer=readme["interrupts"].checkpointer(readme["InMemorySaver"](), graph=node))
+    adapter = readme["interrupts"].resume_adapter(graph)
+    graph.invoke({"order": "A", "amount": 40}, {"configurable": {"thread_id": node}})
+    (event,) = adapter.pending(thread_id=node)
+
+    assert adapter.invoke(event.pause_token, response(event))["result"] == result
+
+
+@pytest.mark.postgres
+def test_the_block_for_postgresql_runs(
+    namespace: dict[str, Any],
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refund_approval: dict[str, Any] = {"__name__": "refund_approval"}
+    exec((EXAMPLES / "refund_approval.py").read_text(encoding="utf-8"), refund_approval)
+    monkeypatch.setenv("INTERRUPTS_URL", postgres_url)
+    monkeypatch.setenv("CHECKPOINTS_URL", postgres_url.replace("postgresql+psycopg://", "postgresql://", 1))
+    monkeypatch.setenv("SYMFONIC_INTERRUPTS_KEYS", KeyRing.generate())
+    namespace["build"] = refund_approval["build"]
+    ((line, code),) = blocks("python", "postgres")
+    seen = "\n    done = graph.get_state({'configurable': {'thread_id': 'order-1'}}).values\n"
+
+    run_block(line, code + seen, namespace)
+
+    assert namespace["done"]["result"] == "paid, approved"
+    namespace["interrupts"].close()
+
+
+def test_the_table_of_errors_is_complete_and_right() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\d{3}) \|", README, re.MULTILINE)
+    errors = [value for value in vars(symfonic_interrupts).values() if isinstance(value, type)]
+    expected = {
+        (error.__name__, error.code, str(error.http_status))
+        for error in errors
+        if issubclass(error, InterruptError) and error is not InterruptError
+    }
+
+    assert set(rows) == expected
+    assert len(rows) == len(expected)
+
+
+def test_the_readme_names_only_files_and_targets_that_exist() -> None:
+    for path in re.findall(r"`(examples/[\w/.]+)`", README):
+        assert (ROOT / path).is_file(), path
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`make (\w+)`", README):
+        assert f"\n{target}:" in makefile, target
