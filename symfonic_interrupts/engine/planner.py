@@ -45,7 +45,7 @@ def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
             continue
         task = tasks.setdefault(task_id, TaskState())
         if channel == INTERRUPT:
-            task.interrupts += tuple(value) if isinstance(value, list | tuple) else (value,)
+            task.interrupts += interrupts_in(value)
         elif channel == RESUME:
             task.resume = value
         elif channel == ERROR:
@@ -53,6 +53,11 @@ def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
         elif channel not in names.CONTROL_CHANNELS:
             task.finished = True
     return tasks
+
+
+def interrupts_in(value: Any) -> tuple[Interrupt, ...]:
+    """The interrupts in the value of an INTERRUPT write. Whatever else an application puts there is passed over."""
+    return tuple(i for i in (value if isinstance(value, list | tuple) else (value,)) if isinstance(i, Interrupt))
 
 
 def is_marker(value: Any) -> bool:

@@ -21,7 +21,7 @@ from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, Engine
 from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.native import NativeAnswers, native_question
-from symfonic_interrupts.engine.planner import is_marker, read_tasks
+from symfonic_interrupts.engine.planner import interrupts_in, is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Execution, Question
 from symfonic_interrupts.engine.rows import new_row, pause_event, pause_record, used_answer_event
 from symfonic_interrupts.engine.steps import CallSaver, Steps, WaitFor, transact
@@ -170,7 +170,7 @@ class Recorder:
         writing = Writing()
         for channel, value in writes:
             if channel == INTERRUPT:
-                for surfaced in value if isinstance(value, list | tuple) else [value]:
+                for surfaced in interrupts_in(value):
                     self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
             elif channel == RESUME and task_id != names.NULL_TASK_ID:
                 brought = set(jtis_in(value))
