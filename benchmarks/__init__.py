@@ -1,0 +1,1 @@
+"""Speed, as ratios against native LangGraph run side by side."""
