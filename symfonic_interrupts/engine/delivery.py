@@ -16,7 +16,7 @@ from langgraph.types import Command
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
-from symfonic_interrupts.engine.lease import Keep, LeaseKeeper, StopKeeping, take_lease
+from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
 from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks
 from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
@@ -56,6 +56,7 @@ class _Progress:
     ran: bool = False
     ended: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    over: bool = False
 
     def note_ends(self, rows: list[PauseRow]) -> None:
         """Keep how answers ended, by jti."""
@@ -73,12 +74,19 @@ class Deliverer:
         self._saver = saver
 
     def deliver(
-        self, thread_id: str, graph_kwargs: dict[str, Any], *, recovering: bool = False, crashed: bool = False
+        self,
+        thread_id: str,
+        graph_kwargs: dict[str, Any],
+        *,
+        held: Held | None = None,
+        recovering: bool = False,
+        crashed: bool = False,
     ) -> Steps[Delivery]:
         """Drive one thread.
 
         Args:
             graph_kwargs: for the graph's own call; `config` may be among them.
+            held: the thread's lease, where the caller has taken it.
             recovering: leave threads that are being driven, and nodes that raised, alone.
             crashed: the thread is known to be unfinished.
 
@@ -87,14 +95,13 @@ class Deliverer:
         """
         self._engine.database.check_open()
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
-        wait = self._engine.config.lease_wait
-        keeper, rows = yield from take_lease(
-            self._engine, self._saver.graph, thread_id, wait * 0 if recovering else wait
-        )
+        wait = self._engine.config.lease_wait * (0 if recovering else 1)
+        keeper, rows = held or (yield from take_lease(self._engine, self._saver.graph, thread_id, wait))
+        progress = _Progress(rows)
         clean = False
         try:
             crashed = crashed or keeper.lease.taken_over
-            progress = yield from self._drive(thread_id, kwargs, keeper, rows, recovering=recovering, crashed=crashed)
+            yield from self._drive(thread_id, kwargs, keeper, progress, recovering=recovering, crashed=crashed)
             clean = True
         except Exception as error:
             # what the graph itself raises is an end like any other; what the store or the lease raises is not
@@ -102,7 +109,8 @@ class Deliverer:
             raise
         finally:
             yield StopKeeping(keeper)
-            yield transact(self._engine.operations.end_lease, keeper.lease, clean=clean)
+            if not progress.over:
+                yield transact(self._engine.operations.end_lease, keeper.lease, clean=clean)
         return (yield from self._report(thread_id, kwargs, progress))
 
     # -- driving
@@ -112,15 +120,14 @@ class Deliverer:
         thread_id: str,
         kwargs: dict[str, Any],
         keeper: LeaseKeeper,
-        rows: list[PauseRow],
+        progress: _Progress,
         *,
         recovering: bool,
         crashed: bool,
-    ) -> Steps[_Progress]:
-        progress = _Progress(rows)
+    ) -> Steps[None]:
         tried: set[str] = set()
+        head = yield self._checkpoint(thread_id)
         while True:
-            head = yield self._checkpoint(thread_id)
             if head is None:
                 undeliverable = [row for row in progress.rows if row["state"] == "answered"]
                 yield from self._settle(thread_id, progress, [], _jtis(undeliverable))
@@ -136,7 +143,7 @@ class Deliverer:
             )
             yield from self._settle(thread_id, progress, _jtis(step.applied), _jtis(step.unused))
             if not step.resume and not step.proceed:
-                return progress
+                return
             answers = [row for together in step.resume.values() for row in together]
             tried.update(_jtis(answers))
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
@@ -145,7 +152,14 @@ class Deliverer:
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
             progress.output = yield RunGraph(self._command(thread_id, step), config, graph_kwargs)
-            progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
+            head = yield self._checkpoint(thread_id)
+            if head is not None:
+                place = head.config["configurable"]["checkpoint_id"]
+                found = yield transact(self._engine.operations.conclude, keeper.lease, place, list(progress.ids))
+                progress.rows, progress.over = found.rows, found.over
+                progress.ended.update(found.states)
+                if progress.over:
+                    return
 
     def _plan(
         self, head: Any, progress: _Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool

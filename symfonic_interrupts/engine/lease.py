@@ -119,15 +119,22 @@ class StopKeeping(Step):
         await self._keeper.astop()
 
 
-def take_lease(
-    engine: Engine, graph: str, thread_id: str, wait: timedelta
-) -> Steps[tuple[LeaseKeeper, list[PauseRow]]]:
+Held = tuple[LeaseKeeper, list[PauseRow]]
+"""A lease, and the thread's pauses when it was taken."""
+
+
+def new_owner() -> str:
+    """The name under which one delivery holds its thread."""
+    return secrets.token_hex(8)
+
+
+def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> Steps[Held]:
     """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
 
     Raises:
         ThreadBusy: another worker held it for all that time.
     """
-    owner = secrets.token_hex(8)
+    owner = new_owner()
     give_up = time.monotonic() + wait.total_seconds()
     pause = FIRST_WAIT_SECONDS
     while True:

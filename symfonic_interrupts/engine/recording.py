@@ -128,7 +128,8 @@ class Recorder:
         self._put_ended((thread_id, checkpoint["id"]))
         with self._lock:
             left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
-        if left or used or metadata.get("source") == "fork":
+        if (left or used or metadata.get("source") == "fork") and place.get(LEASE) is None:
+            # a delivery closes what it leaves behind when it ends
             yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"])
         self._engine.executions.drop(over)
         self._emit(config, names.NULL_TASK_ID, self._outgoing(thread_id))

@@ -6,6 +6,7 @@ Nothing before that transaction changes the pause, so a bad answer never spends 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.lease import Held, LeaseKeeper, new_owner
 from symfonic_interrupts.engine.planner import is_pending, read_tasks
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
@@ -109,8 +111,14 @@ class Redeemer:
         scope: FrameworkTenantScope | None,
         actor: str | None,
         idempotency_key: str | None,
-    ) -> Steps[tuple[AnswerReceipt, PauseRow]]:
-        """Spend the token on this answer. Returns its receipt, and the row as it was read."""
+        *,
+        hold: bool = False,
+    ) -> Steps[tuple[AnswerReceipt, PauseRow, Held | None]]:
+        """Spend the token on this answer. Returns its receipt, and the row as it was read.
+
+        Args:
+            hold: take the thread's lease in the same transaction, if nobody has it; also returned.
+        """
         for field, value in (("actor", actor), ("idempotency_key", idempotency_key)):
             if value is not None and not (isinstance(value, str) and 0 < len(value) <= MOST_ACTOR_CHARACTERS):
                 raise ResponseInvalid(f"{field} must be a string of 1 to {MOST_ACTOR_CHARACTERS} characters, or None")
@@ -119,7 +127,7 @@ class Redeemer:
         limit = self._engine.config.max_response_bytes
         if row["state"] in ("answered", "applied", "unused") and idempotency_key is not None:
             text = registration.response_text(response, limit=limit)
-            return self._repeated(row, text, idempotency_key), row
+            return self._repeated(row, text, idempotency_key), row, None
         self._refuse_state(row)
         yield from self._check_head(row)
         text = registration.response_text(response, payload_text=row["payload"], limit=limit)
@@ -130,16 +138,24 @@ class Redeemer:
             events = [answer_record(row, text, at, defaulted=False)]
             return events if told is None else [*events, ("interrupt_cross_scope", told)]
 
-        at = yield transact(self._engine.operations.answer, row, claim, describe)
+        held: Held | None = None
+        if hold:
+            since, ttl = time.monotonic(), self._engine.config.lease_ttl
+            body = self._engine.operations.answer_and_hold
+            at, taken = yield transact(body, row, claim, describe, new_owner(), ttl)
+            if taken is not None:
+                held = LeaseKeeper(self._engine, taken[0], since + ttl.total_seconds()), taken[1]
+        else:
+            at = yield transact(self._engine.operations.answer, row, claim, describe)
         if at is None:
             row = yield from self._rehydrate(claims)
             if row["state"] == "answered" and idempotency_key is not None:
-                return self._repeated(row, text, idempotency_key), row
+                return self._repeated(row, text, idempotency_key), row, None
             self._refuse_state(row)
             raise StoreError("the answer was not stored; try again", retryable=True)
         if told is not None:
             audit_log.warning("interrupt_cross_scope %s", canonical_json(told))
-        return self._receipt(row, at, actor, sha256(text)), row
+        return self._receipt(row, at, actor, sha256(text)), row, held
 
     def claim(
         self,

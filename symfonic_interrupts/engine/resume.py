@@ -199,12 +199,14 @@ class ResumeAdapter:
         graph_kwargs: dict[str, Any],
     ) -> Steps[Delivery]:
         self._deliverer.check_kwargs(graph_kwargs)  # before the token is spent
-        receipt, row = yield from self._redeemer.answer(token, response, scope, actor, idempotency_key)
-        delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs)
-        if receipt.interrupt_id not in delivery.applied:
+        receipt, row, held = yield from self._redeemer.answer(token, response, scope, actor, idempotency_key, hold=True)
+        delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
+        unused = receipt.interrupt_id in delivery.unused
+        if not unused and not delivery.ran:  # another worker delivered it
             states = yield transact(self._engine.operations.states_of, [row["jti"]])
-            if states.get(row["jti"]) == "unused":
-                raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
+            unused = states.get(row["jti"]) == "unused"
+        if unused:
+            raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
         return delivery
 
     # -- many

@@ -60,6 +60,15 @@ class Lease:
         return {"the_graph": self.graph, "the_thread": self.thread_id, "the_owner": self.owner}
 
 
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How a thread stands after a run. `over`: no answer is left to deliver, and the lease is given back."""
+
+    rows: list[PauseRow]
+    states: dict[str, str]
+    over: bool
+
+
 class Operations:
     """Transaction bodies. `now` is asked of the clock only where the database has none.
 
@@ -116,10 +125,25 @@ class Operations:
     # -- claiming
 
     def answer(
-        self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Callable[[datetime], Event]
+        self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Callable[[datetime], Event | list[Event]]
     ) -> datetime | None:
         """Store an answer if the pause is pending and in time. Returns when, or None where another was first."""
         return self._claim(connection, "claim_in_time", row, claim, event)
+
+    def answer_and_hold(
+        self,
+        connection: sa.Connection,
+        row: PauseRow,
+        claim: Claim,
+        event: Callable[[datetime], Event | list[Event]],
+        owner: str,
+        ttl: timedelta,
+    ) -> tuple[datetime | None, tuple[Lease, list[PauseRow]] | None]:
+        """`answer`, then `take_lease` of its thread, in one transaction."""
+        at = self.answer(connection, row, claim, event)
+        if at is None:
+            return None, None
+        return at, self.take_lease(connection, row["graph"], row["thread_id"], owner, ttl)
 
     def expire(
         self, connection: sa.Connection, row: PauseRow, claim: Claim, events: Callable[[datetime], list[Event]]
@@ -239,6 +263,20 @@ class Operations:
             connection.execute(sql.end_lease, lease.parameters())
         else:
             connection.execute(sql.lapse_lease, {**lease.parameters(), **now})
+
+    def conclude(self, connection: sa.Connection, lease: Lease, checkpoint_id: str, seen: Sequence[str]) -> Conclusion:
+        """A run has ended at this checkpoint: close what it left behind, and give the thread back if nothing is left.
+
+        Args:
+            seen: jtis whose states are asked for.
+        """
+        self.advance(connection, lease.graph, lease.thread_id, checkpoint_id)
+        rows = self.load_thread(connection, lease.graph, lease.thread_id)
+        states = self.states_of(connection, seen) if seen else {}
+        over = not any(row["state"] == "answered" for row in rows)
+        if over:
+            self.end_lease(connection, lease, clean=True)
+        return Conclusion(rows, states, over)
 
     def settle(
         self, connection: sa.Connection, graph: str, thread_id: str, applied: Sequence[str], unused: Sequence[str]
