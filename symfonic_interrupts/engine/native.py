@@ -74,6 +74,10 @@ class NativeAnswers:
             while len(self._sent) > MOST_REMEMBERED:
                 self._sent.popitem(last=False)
 
+    def any_of(self, thread_id: str) -> bool:
+        """Whether the thread has any that were sent."""
+        return thread_id in self._sent
+
     def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
         """Sent answers that stand in their slot of this RESUME write. Kept: the next checkpoint may be put before it."""
         with self._lock:

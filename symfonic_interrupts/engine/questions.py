@@ -148,6 +148,10 @@ class Executions:
         with self._lock:
             return [e for e in self._by_thread.get(thread_id, {}).values() if e.task_id == task_id]
 
+    def any_of(self, thread_id: str) -> bool:
+        """Whether the thread has any."""
+        return thread_id in self._by_thread
+
     def asking(self, thread_id: str, interrupt_id: str) -> Execution | None:
         """The latest execution that asked this question."""
         with self._lock:
@@ -156,6 +160,8 @@ class Executions:
 
     def before(self, thread_id: str, checkpoint_id: str) -> list[Execution]:
         """Executions of steps that lie behind the root checkpoint of this id."""
+        if thread_id not in self._by_thread:
+            return []
         with self._lock:
             return [e for e in self._by_thread.get(thread_id, {}).values() if e.root_checkpoint_id < checkpoint_id]
 

@@ -103,6 +103,31 @@ class Recorder:
 
     # -- put
 
+    def moves_on(self, config: Config, metadata: Any) -> bool:
+        """Whether this checkpoint may leave something behind, or belongs to a delivery. Others are passed on."""
+        place = config["configurable"]
+        thread_id = str(place["thread_id"])
+        return (
+            LEASE in place
+            or (thread_id, place.get("checkpoint_id")) in self._paused
+            or metadata.get("source") == "fork"
+            or thread_id in self._outbox
+            or self._engine.executions.any_of(thread_id)
+            or self.natives.any_of(thread_id)
+        )
+
+    @contextmanager
+    def noticing_put(self, config: Config, checkpoint: Any) -> Iterator[None]:
+        """Around a put that is only passed on: pauses of this checkpoint wait for it."""
+        thread_id = str(config["configurable"]["thread_id"])
+        try:
+            yield
+        except BaseException:
+            self._put_failed(thread_id)
+            raise
+        if not config["configurable"].get("checkpoint_ns", ""):
+            self._put_ended((thread_id, checkpoint["id"]))
+
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
         with _under_lease(config):
@@ -137,6 +162,15 @@ class Recorder:
 
     # -- put_writes
 
+    def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
+        """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
+        place = config["configurable"]
+        return (
+            LEASE in place
+            or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
+            or self._engine.executions.any_of(str(place["thread_id"]))
+        )
+
     def put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Steps[None]:
@@ -144,11 +178,17 @@ class Recorder:
         with _under_lease(config):
             yield from self._put_writes(config, writes, task_id, task_path)
 
+    def inner_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[Any, ...]:
+        """The arguments for the wrapped saver's `put_writes`; some savers know no task paths."""
+        return (config, writes, task_id, task_path) if self._takes_path else (config, writes, task_id)
+
     def _put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Steps[None]:
         place = config["configurable"]
-        args = (config, writes, task_id, task_path) if self._takes_path else (config, writes, task_id)
+        args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
         writing = self._read(config, writes, task_id, is_root=is_root)

@@ -68,12 +68,18 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        perform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+        if self._recorder.concerns(config, writes):
+            perform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+        else:
+            self.inner.put_writes(*self._recorder.inner_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+        if self._recorder.concerns(config, writes):
+            await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+        else:
+            await self.inner.aput_writes(*self._recorder.inner_writes(config, writes, task_id, task_path))
 
     def put(
         self,
@@ -82,6 +88,9 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        if not self._recorder.moves_on(config, metadata):
+            with self._recorder.noticing_put(config, checkpoint):
+                return self.inner.put(config, checkpoint, metadata, new_versions)
         stored: RunnableConfig = perform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
         return stored
 
@@ -92,6 +101,9 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        if not self._recorder.moves_on(config, metadata):
+            with self._recorder.noticing_put(config, checkpoint):
+                return await self.inner.aput(config, checkpoint, metadata, new_versions)
         steps = self._recorder.put(config, checkpoint, metadata, new_versions)
         stored: RunnableConfig = await aperform(steps, self._tools)
         return stored

@@ -206,3 +206,40 @@ async def test_one_thread_that_fails_does_not_keep_recovery_from_the_others(benc
         ("t2", "applied"),
     ]
     assert bench.rows(LEASES) == []
+
+
+async def test_a_node_that_raised_is_left_alone_also_where_recovery_looks_at_its_thread_for_another_answer(
+    bench: Bench,
+) -> None:
+    bodies: list[str] = []
+    amounts = {"moving": 1}
+    point = bench.refunds()
+
+    @point.node(payload=lambda state: Refund(order="moving", amount=amounts["moving"]))
+    def moving(state: State, decision: Decision) -> dict[str, Any]:
+        return {"log": [f"moving:{decision.note}"]}
+
+    @point.node(payload=lambda state: Refund(order="failing", amount=1))
+    def failing(state: State, decision: Decision) -> dict[str, Any]:
+        bodies.append(decision.note)
+        if len(bodies) == 1:
+            raise RuntimeError("the payment service is down")
+        return {"log": [f"failing:{decision.note}"]}
+
+    builder = StateGraph(State).add_node("moving", moving).add_node("failing", failing)
+    graph, adapter = bench.compile(builder.add_edge(START, "moving").add_edge(START, "failing"))
+    await bench.call(graph, "invoke", {"log": []}, thread())
+    tokens = {event.payload["order"]: event.pause_token for event in await bench.call(adapter, "pending")}
+    amounts["moving"] = 2  # so its answer no longer fits: it is kept, unused, while the node asks anew
+    await bench.call(adapter, "invoke", tokens["moving"], {"approved": True, "note": "old"})
+    with pytest.raises(RuntimeError, match="the payment service is down"):
+        await bench.call(adapter, "invoke", tokens["failing"], YES)
+
+    recovered = await bench.call(adapter, "recover")
+
+    assert [(delivery.thread_id, delivery.ran, delivery.error) for delivery in recovered] == [("t1", False, None)]
+    assert bodies == ["yes"]
+    (asked_anew,) = recovered[0].open
+    result = await bench.call(adapter, "invoke", asked_anew.pause_token, {"approved": True, "note": "new"})
+    assert sorted(result["log"]) == ["failing:yes", "moving:new"]
+    assert bodies == ["yes", "yes"]
