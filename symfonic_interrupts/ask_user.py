@@ -51,6 +51,11 @@ class AskUserQuestion(BaseModel):
     multi_select: bool = False
     allow_other: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_a_given_id(cls, value: Any) -> Any:
+        return {name: part for name, part in value.items() if name != "id"} if isinstance(value, dict) else value
+
     @field_validator("options")
     @classmethod
     def _labels_are_unique(cls, options: tuple[AskUserOption, ...]) -> tuple[AskUserOption, ...]:
@@ -83,7 +88,7 @@ class AskUserAnswer(BaseModel):
     model_config = _FROZEN
     question_id: QuestionId
     selections: Annotated[tuple[Label, ...], Field(max_length=4)] = ()
-    other: Annotated[str, StringConstraints(min_length=1, max_length=1000)] | None = None
+    other: Annotated[str, StringConstraints(pattern=r"\S", max_length=1000)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

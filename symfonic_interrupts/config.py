@@ -51,6 +51,10 @@ class FrameworkConfig:
 
     def __post_init__(self) -> None:
         zero = timedelta(0)
+        if type(self.experimental_interrupt) is not bool:
+            raise RegistrationError("FrameworkConfig.experimental_interrupt must be True or False")
+        if self.scope_resolver is not None and not callable(self.scope_resolver):
+            raise RegistrationError("FrameworkConfig.scope_resolver must be callable with the run's config, or None")
         for name in ("default_ttl", "max_ttl", "lease_ttl"):
             if not isinstance(getattr(self, name), timedelta) or getattr(self, name) <= zero:
                 raise RegistrationError(f"FrameworkConfig.{name} must be a timedelta above zero")
@@ -58,7 +62,7 @@ class FrameworkConfig:
             if not isinstance(getattr(self, name), timedelta) or getattr(self, name) < zero:
                 raise RegistrationError(f"FrameworkConfig.{name} must be a timedelta of zero or more")
         for name in ("max_token_bytes", "max_payload_bytes", "max_response_bytes"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise RegistrationError(f"FrameworkConfig.{name} must be a whole number of bytes, at least 1")
         for name in ("issuer", "audience"):
             if not isinstance(getattr(self, name), str) or not 1 <= len(getattr(self, name)) <= 100:

@@ -21,6 +21,17 @@ class InterruptError(Exception):
     code: ClassVar[str] = "interrupt_error"
     http_status: ClassVar[int] = 500
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[InterruptError], args: tuple[Any, ...], facts: dict[str, Any]) -> InterruptError:
+    """An error as it was in another process, with its facts."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 class TokenInvalid(InterruptError):
     """The pause token is not one that this service issued: forged, cut, re-encoded, for another audience or of another kind."""

@@ -144,5 +144,7 @@ AnswerEvent = InterruptResolvedEvent | AskUserAnsweredEvent
 ExpiryEvent = InterruptExpiredEvent | AskUserExpiredEvent
 
 AnyEvent = PauseEvent | AnswerEvent | ExpiryEvent
-ANY_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+ANY_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(
+    Annotated[AnyEvent, Field(discriminator="type")], config=ConfigDict(hide_input_in_errors=True)
+)
 """Validates any of the six from its JSON data, by `type`."""

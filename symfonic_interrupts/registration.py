@@ -6,6 +6,7 @@ way between a model and its canonical JSON text, so what is validated when a per
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.config import FrameworkConfig
@@ -70,8 +72,12 @@ class InterruptRegistration:
             value = getattr(self, schema)
             if not (isinstance(value, type) and issubclass(value, BaseModel)) or value is BaseModel:
                 raise RegistrationError(f"{self.name}: {schema} must be a subclass of pydantic.BaseModel")
-        if self.validate_response is not None and not callable(self.validate_response):
-            raise RegistrationError(f"{self.name}: validate_response must be callable as (response, payload), or None")
+        if self.validate_response is not None and (
+            not callable(self.validate_response) or inspect.iscoroutinefunction(self.validate_response)
+        ):
+            raise RegistrationError(
+                f"{self.name}: validate_response must be callable as (response, payload) and not async, or None"
+            )
         if self.ttl is not None and (not isinstance(self.ttl, timedelta) or self.ttl <= timedelta(0)):
             raise RegistrationError(f"{self.name}: ttl must be a timedelta above zero, or None")
         if not isinstance(self.nodes, list | tuple) or not all(
@@ -79,8 +85,10 @@ class InterruptRegistration:
         ):
             raise RegistrationError(f'{self.name}: nodes must be a tuple of "node", "sub:node" or "graph/node"')
         try:
+            if not isinstance(self.metadata, Mapping):
+                raise ValueError
             canonical_json(dict(self.metadata))
-        except (ValueError, TypeError):
+        except ValueError:
             raise RegistrationError(f"{self.name}: metadata must be a mapping of JSON data") from None
         if self.on_expire is not None:
             try:
@@ -114,6 +122,8 @@ class InterruptRegistration:
         try:
             text = _model_text(payload)
             self.payload_schema.model_validate_json(text)
+            if not _same(type(payload).model_validate_json(text), payload):
+                raise ValueError(_changed(payload))
         except ValidationError as error:
             raise PayloadInvalid(
                 f"{self.name}: payload does not come back from its own JSON: {_where(error)}", errors=_errors(error)
@@ -166,14 +176,14 @@ class InterruptRegistration:
             ) from None
         except ValueError as error:
             raise ResponseInvalid(f"{self.name}: response: {error}") from None
-        if given and model != response:
-            raise ResponseInvalid(
-                f"{self.name}: this {self.response_schema.__name__} would come back changed from JSON (a secret, a custom"
-                " serializer?); give plain JSON data, or make the model round-trip"
-            )
+        if given and not _same(model, response):
+            raise ResponseInvalid(f"{self.name}: {_changed(response)}, or give plain JSON data")
         if payload_text is not None and self.validate_response is not None:
             try:
                 self.validate_response(model, self.payload_from_text(payload_text))
+            except ValidationError as error:
+                message = f"{self.name}: validate_response refused the answer: {_where(error)}"
+                raise ResponseInvalid(message, errors=_errors(error)) from None
             except (ValueError, AssertionError) as error:
                 message = str(error) or "refused"
                 raise ResponseInvalid(
@@ -230,16 +240,35 @@ class Registry(Mapping[str, InterruptRegistration]):
         return len(self._by_name)
 
 
+def _changed(model: BaseModel) -> str:
+    return (
+        f"this {type(model).__name__} would come back changed from JSON (a secret, an excluded field, a custom serializer?);"
+        " make the model round-trip"
+    )
+
+
 def _model_text(model: BaseModel) -> str:
-    return canonical_json(model.model_dump(mode="json", by_alias=True, round_trip=True))
+    try:
+        return canonical_json(model.model_dump(mode="json", by_alias=True, round_trip=True, warnings="none"))
+    except PydanticSerializationError:  # its message shows the value
+        raise ValueError("a value that has no JSON form") from None
+
+
+def _same(one: BaseModel, other: BaseModel) -> bool:
+    # not `==`: private attributes are nobody's to see, and do not travel
+    return one.__dict__ == other.__dict__ and one.__pydantic_extra__ == other.__pydantic_extra__
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    return [dict(item) for item in error.errors(include_url=False, include_context=False, include_input=False)]
+    found = [dict(item) for item in error.errors(include_url=False, include_context=False, include_input=False)]
+    for item in found:
+        if item["type"] == "union_tag_invalid":  # the only message of pydantic's that quotes the input
+            item["msg"] = "Input tag is not one of the expected tags"
+    return found
 
 
 def _where(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = _errors(error)[0]
     place = ".".join(str(part) for part in first["loc"]) or "(root)"
     more = error.error_count() - 1
     return f"{place}: {first['msg']}" + (f" (and {more} more)" if more else "")

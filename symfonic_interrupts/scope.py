@@ -34,8 +34,8 @@ class FrameworkTenantScope:
                 continue
             if not isinstance(part, str) or not part.strip():
                 raise ScopeRequired(f"{field} must be a non-empty string; pass FrameworkTenantScope(tenant_id=...)")
-            if len(part) > MAX_PART_LENGTH or "\x00" in part:
-                raise ScopeRequired(f"{field} must have at most {MAX_PART_LENGTH} characters, without NUL")
+            if len(part) > MAX_PART_LENGTH or "\x00" in part or not part.isprintable():
+                raise ScopeRequired(f"{field} must have at most {MAX_PART_LENGTH} characters, all of them printable")
 
     @property
     def scope_hash(self) -> str:

@@ -39,6 +39,8 @@ class KeyRing:
     def __init__(self, keys: Sequence[bytes], *, retired: Sequence[bytes] = ()) -> None:
         if not isinstance(keys, list | tuple) or not keys:
             raise KeyRingError("keys must be a list of one or more keys, newest first; KeyRing.generate() makes one")
+        if not isinstance(retired, list | tuple):
+            raise KeyRingError("retired must be a list of keys")
         self._derived: dict[tuple[str, Purpose], bytes] = {}
         self._active = tuple(self._admit(key, f"keys[{place}]") for place, key in enumerate(keys))
         self._retired = tuple(self._admit(key, f"retired[{place}]") for place, key in enumerate(retired))
@@ -82,8 +84,10 @@ class KeyRing:
 
     def mac_fits(self, purpose: Purpose, message: str, kid: str, mac: str) -> bool:
         """Whether the MAC is the one of this text under that key. False for unknown keys and anything malformed."""
+        if not isinstance(kid, str) or not isinstance(mac, str) or not mac.isascii():
+            return False
         key = self.derived(kid, purpose)
-        if key is None or not isinstance(mac, str) or not mac.isascii():
+        if key is None:
             return False
         return hmac.compare_digest(hmac.new(key, message.encode("utf-8"), hashlib.sha256).hexdigest(), mac)
 

@@ -22,6 +22,8 @@ from symfonic_interrupts.tokens.keys import KeyRing
 
 TOKEN_TYPE = "pause+jwt"  # noqa: S105 - the header's `typ`, not a secret
 ALGORITHM = "HS256"
+LAST_SECOND = 253402300799
+"""The end of the year 9999, the last that a datetime can say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,10 @@ class PauseToken:
         ):
             if type(getattr(found, claim)) is not str:
                 raise TokenInvalid("the pause token has a claim of the wrong type")
-        if type(found.issued_at) is not int or type(found.expires_at) is not int or not NAME_PATTERN.match(found.name):
+        times = (found.issued_at, found.expires_at)
+        if not all(type(time) is int and 0 <= time <= LAST_SECOND for time in times) or not NAME_PATTERN.match(
+            found.name
+        ):
             raise TokenInvalid("the pause token has a claim of the wrong type")
         return found
 

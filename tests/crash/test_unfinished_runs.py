@@ -243,3 +243,21 @@ async def test_a_node_that_raised_is_left_alone_also_where_recovery_looks_at_its
     result = await bench.call(adapter, "invoke", asked_anew.pause_token, {"approved": True, "note": "new"})
     assert sorted(result["log"]) == ["failing:yes", "moving:new"]
     assert bodies == ["yes", "yes"]
+
+
+async def test_work_that_no_delivery_began_is_left_to_the_application(bench: Bench) -> None:
+    def first(state: State) -> dict[str, Any]:
+        return {"log": ["first"]}
+
+    def second(state: State) -> dict[str, Any]:
+        return {"log": ["second"]}
+
+    graph, adapter = bench.compile(
+        StateGraph(State).add_sequence([("first", first), ("second", second)]).add_edge(START, "first")
+    )
+    await bench.call(graph, "update_state", thread(), {"log": ["by hand"]}, as_node="first")
+
+    delivery = await bench.call(adapter, "deliver", "t1")
+
+    assert (delivery.ran, delivery.output) == (False, {"log": ["by hand"]})
+    assert await bench.call(adapter, "recover") == []
