@@ -73,7 +73,7 @@ class InterruptRegistration:
             if not (isinstance(value, type) and issubclass(value, BaseModel)) or value is BaseModel:
                 raise RegistrationError(f"{self.name}: {schema} must be a subclass of pydantic.BaseModel")
         if self.validate_response is not None and (
-            not callable(self.validate_response) or inspect.iscoroutinefunction(self.validate_response)
+            not callable(self.validate_response) or _is_async(self.validate_response)
         ):
             raise RegistrationError(
                 f"{self.name}: validate_response must be callable as (response, payload) and not async, or None"
@@ -254,9 +254,15 @@ def _model_text(model: BaseModel) -> str:
         raise ValueError("a value that has no JSON form") from None
 
 
+def _is_async(function: Any) -> bool:
+    return any(inspect.iscoroutinefunction(part) for part in (function, type(function).__call__))
+
+
 def _same(one: BaseModel, other: BaseModel) -> bool:
-    # not `==`: private attributes are nobody's to see, and do not travel
-    return one.__dict__ == other.__dict__ and one.__pydantic_extra__ == other.__pydantic_extra__
+    # not `==`: private attributes and cached properties are nobody's to see, and do not travel
+    fields = type(one).model_fields.keys() | type(other).model_fields.keys()
+    alike = all(one.__dict__.get(name) == other.__dict__.get(name) for name in fields)
+    return alike and one.__pydantic_extra__ == other.__pydantic_extra__
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:

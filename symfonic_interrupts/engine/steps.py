@@ -175,6 +175,10 @@ class Emit(Step):
         return None
 
 
+class _Abandoned(BaseException):
+    """Whoever read the chunks has stopped. Steps get this instead of GeneratorExit, after which a generator may not yield."""
+
+
 class _Advance:
     """Feeds results and errors back into a generator of steps."""
 
@@ -229,6 +233,8 @@ def perform_stream(steps: Steps[T], tools: Tools) -> Generator[Any, None, T]:
         except StopIteration as end:
             result: T = end.value
             return result
+        except _Abandoned:
+            raise GeneratorExit from None
         try:
             if isinstance(step, RunGraph):
                 advance.result = yield from tools.graph.stream(step.input, step.config, **step.kwargs)
@@ -236,6 +242,8 @@ def perform_stream(steps: Steps[T], tools: Tools) -> Generator[Any, None, T]:
                 yield step.chunk
             else:
                 advance.result = step.do(tools)
+        except GeneratorExit:
+            advance.error = _Abandoned()
         except BaseException as error:
             advance.error = error
 
@@ -248,6 +256,8 @@ async def aperform_stream(steps: Steps[Any], tools: Tools) -> AsyncGenerator[Any
             step = advance.next()
         except StopIteration:
             return
+        except _Abandoned:
+            raise GeneratorExit from None
         try:
             if isinstance(step, RunGraph):
                 chunks = tools.graph.astream(step.input, step.config, **step.kwargs)
@@ -260,5 +270,7 @@ async def aperform_stream(steps: Steps[Any], tools: Tools) -> AsyncGenerator[Any
                 yield step.chunk
             else:
                 advance.result = await step.ado(tools)
+        except GeneratorExit:
+            advance.error = _Abandoned()
         except BaseException as error:
             advance.error = error

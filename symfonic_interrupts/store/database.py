@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
@@ -28,7 +29,7 @@ T = TypeVar("T")
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 
 _SCHEMA_LOCK = 0x73796D66  # any number: processes that make the schema at once take turns
-_DRIVERS = {"postgresql": "postgres", "sqlite+aiosqlite": "async"}
+_EXTRAS = {"postgresql": ("postgresql+psycopg", "postgres"), "sqlite": ("sqlite+aiosqlite", "async")}
 
 
 class Database:
@@ -172,20 +173,28 @@ class Database:
 def _create_tables(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
-    metadata.create_all(connection)
+        metadata.create_all(connection)
+        return
+    for table in metadata.sorted_tables:  # IF NOT EXISTS: an application's engine takes no lock before it looks
+        connection.execute(CreateTable(table, if_not_exists=True))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            connection.execute(CreateIndex(index, if_not_exists=True))
 
 
 def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]:
     try:
         url = sa.make_url(target)
         dialect = url.get_dialect()
+    except (ImportError, sa.exc.NoSuchModuleError):
+        problem = "there is no such database or driver; use postgresql+psycopg or sqlite"
+        raise StoreError(f"store: {problem}") from None
     except sa.exc.ArgumentError:
         raise StoreError(
             "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
         ) from None
-    except (ImportError, sa.exc.NoSuchModuleError):
-        raise StoreError("store: there is no such database or driver; use postgresql+psycopg or sqlite") from None
-    if dialect.name == "sqlite" and url.database in (None, "", ":memory:"):
+    if dialect.name not in _EXTRAS:
+        raise StoreError(f"store: {dialect.name} is not supported; use SQLite or PostgreSQL")
+    if dialect.name == "sqlite" and _is_in_memory(url):
         raise StoreError(
             "store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db"
         )
@@ -200,10 +209,10 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
             return None, engine
         sync = sa.create_engine(url, **options)
     except ImportError as error:
-        extra = _DRIVERS.get(url.drivername) or _DRIVERS.get(dialect.name, "postgres")
+        known, extra = _EXTRAS[dialect.name]
         raise StoreError(
             f"store: the driver of {url.drivername} is not installed ({error.name or 'import failed'});"
-            f" pip install 'symfonic-interrupts[{extra}]'"
+            f" use {known}://..., with pip install 'symfonic-interrupts[{extra}]'"
         ) from None
     if dialect.name == "sqlite":
         _tune_sqlite(sync)
@@ -226,8 +235,14 @@ def _tune_sqlite(engine: sa.Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _is_in_memory(url: sa.URL) -> bool:
+    name = url.database or ""
+    return name in ("", ":memory:") or name.startswith("file::memory:") or url.query.get("mode") == "memory"
+
+
 def _refuse_memory(engine: sa.Engine) -> None:
-    if engine.dialect.name == "sqlite" and isinstance(engine.pool, StaticPool | SingletonThreadPool):
+    shared = isinstance(engine.pool, StaticPool | SingletonThreadPool)
+    if engine.dialect.name == "sqlite" and (shared or _is_in_memory(engine.url)):
         raise StoreError(
             "store: this SQLite engine is in memory or shares one connection; use a file and the default pool"
         )
@@ -252,4 +267,8 @@ class _StoreErrors:
             retryable, detail = isinstance(error, sa.exc.TimeoutError), type(error).__name__
         if "no such table" in detail or "UndefinedTable" in detail:
             retryable, detail = False, "there are no tables; call create_schema() once"
-        raise StoreError(f"the pause store failed: {detail}", retryable=retryable) from None
+        failure = StoreError(f"the pause store failed: {detail}", retryable=retryable)
+        try:
+            raise failure
+        finally:
+            failure.__context__ = None  # the driver's error has values, and the connection's password

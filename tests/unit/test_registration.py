@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_serializer, field_validator
 
 from symfonic_interrupts import (
     FeatureDisabled,
@@ -107,10 +108,17 @@ def test_a_validator_that_cannot_be_called_is_refused() -> None:
         point(validate_response="check")
 
 
-def test_an_async_validator_is_refused_because_its_coroutine_would_refuse_nothing() -> None:
-    async def check(response: Decision, payload: Refund) -> None:
+async def _never(response: Decision, payload: Refund) -> None:
+    raise ValueError("no")
+
+
+class _Never:
+    async def __call__(self, response: Decision, payload: Refund) -> None:
         raise ValueError("no")
 
+
+@pytest.mark.parametrize("check", [_never, functools.partial(_never), _Never(), _Never().__call__])
+def test_an_async_validator_is_refused_because_its_coroutine_would_refuse_nothing(check: Any) -> None:
     with pytest.raises(RegistrationError, match=r"^approval: validate_response must"):
         point(validate_response=check)
 
@@ -487,7 +495,7 @@ def test_a_response_over_the_limit_is_refused_and_the_setting_is_named() -> None
 def test_a_model_that_would_lose_its_secret_is_refused_while_its_plain_data_is_taken() -> None:
     password = point(response_schema=Password)
 
-    with pytest.raises(ResponseInvalid, match=r"^approval: this Password would come back changed from JSON") as refused:
+    with pytest.raises(ResponseInvalid, match=r"^approval: .*would come back changed from JSON") as refused:
         password.response_text(Password(password=SecretStr(SECRET)))
     text = password.response_text({"password": SECRET})
 
@@ -503,6 +511,47 @@ class MoreThanDecision(Decision):
 def test_a_response_of_a_subclass_is_refused_rather_than_cut() -> None:
     with pytest.raises(ResponseInvalid, match=r"^approval: "):
         point().response_text(MoreThanDecision(approved=True, extra="lost"))
+
+
+class WithTotal(BaseModel):
+    amounts: list[int]
+
+    @functools.cached_property
+    def total(self) -> int:
+        return sum(self.amounts)
+
+
+def test_a_model_is_the_same_after_one_of_its_cached_properties_was_read() -> None:
+    summed = point(payload_schema=WithTotal, response_schema=WithTotal)
+    model = WithTotal(amounts=[1, 2])
+    assert model.total == 3
+
+    assert summed.payload_text(model) == '{"amounts":[1,2]}'
+    assert summed.response_text(model) == '{"amounts":[1,2]}'
+
+
+class WithPrivate(BaseModel):
+    amount: int
+    _seen: list[int] = PrivateAttr(default_factory=list)
+
+
+def test_private_attributes_do_not_count_because_they_do_not_travel() -> None:
+    private = point(payload_schema=WithPrivate, response_schema=WithPrivate)
+    model = WithPrivate(amount=1)
+    model._seen.append(5)
+
+    assert private.payload_text(model) == '{"amount":1}'
+    assert private.response_text(model) == '{"amount":1}'
+
+
+class WithHidden(BaseModel):
+    order: str
+    amount: int = Field(default=0, exclude=True)
+
+
+def test_a_payload_with_a_field_that_is_not_shown_is_refused() -> None:
+    with pytest.raises(PayloadInvalid, match=r"^approval: payload"):
+        point(payload_schema=WithHidden).payload_text(WithHidden(order="A1", amount=1_000_000))
 
 
 class Aliased(BaseModel):
