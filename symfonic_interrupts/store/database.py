@@ -26,8 +26,10 @@ from symfonic_interrupts.store.schema import metadata
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", sa.Engine, AsyncEngine)
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 
+_READS = "symfonic_reads"
 _SCHEMA_LOCK = 0x73796D66  # any number: processes that make the schema at once take turns
 _EXTRAS = {"postgresql": ("postgresql+psycopg", "postgres"), "sqlite": ("sqlite+aiosqlite", "async")}
 
@@ -93,7 +95,7 @@ class Database:
         assert self._sync is not None
         if not self._schema_ready:
             self._make_schema_once()
-        with _StoreErrors(), self._sync.begin() as connection:
+        with _StoreErrors(), _for(body, self._sync).begin() as connection:
             return body(connection, *args, **kwargs)
 
     async def arun(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,7 +118,7 @@ class Database:
         if not self._schema_ready:
             await self.acreate_schema()
         with _StoreErrors():
-            async with self._async.begin() as connection:
+            async with _for(body, self._async).begin() as connection:
                 return await connection.run_sync(body, *args, **kwargs)
 
     # -- schema
@@ -168,6 +170,10 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.target!r})"
+
+
+def _for(body: Callable[..., Any], engine: E) -> E:
+    return engine.execution_options(**{_READS: True}) if getattr(body, "reads", False) else engine
 
 
 def _create_tables(connection: sa.Connection) -> None:
@@ -232,7 +238,8 @@ def _tune_sqlite(engine: sa.Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        only_reads = connection.get_execution_options().get(_READS, False)
+        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
 
 def _is_in_memory(url: sa.URL) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,6 +18,15 @@ from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.schema import PauseRow, pauses
 from symfonic_interrupts.store.statements import Statements, statements
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def reads(body: F) -> F:
+    """Mark a transaction body that only reads: SQLite need not take its write lock for it."""
+    body.reads = True  # type: ignore[attr-defined]
+    return body
+
 
 Event = tuple[str, Any]
 """The type of an event row, and its body as JSON data."""
@@ -268,11 +277,16 @@ class Operations:
         """A run has ended at this checkpoint: close what it left behind, and give the thread back if nothing is left.
 
         Args:
-            seen: jtis whose states are asked for.
+            seen: jtis whose states are asked for, too.
         """
-        self.advance(connection, lease.graph, lease.thread_id, checkpoint_id)
         rows = self.load_thread(connection, lease.graph, lease.thread_id)
-        states = self.states_of(connection, seen) if seen else {}
+        states = {row["jti"]: row["state"] for row in rows}
+        if any(row["checkpoint_id"] < checkpoint_id for row in rows):
+            changed = self.advance(connection, lease.graph, lease.thread_id, checkpoint_id)
+            states.update((row["jti"], row["state"]) for row in changed)
+            rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
+        if missing := [jti for jti in seen if jti not in states]:
+            states.update(self.states_of(connection, missing))
         over = not any(row["state"] == "answered" for row in rows)
         if over:
             self.end_lease(connection, lease, clean=True)
@@ -290,6 +304,7 @@ class Operations:
 
     # -- reading
 
+    @reads
     def load_pause(self, connection: sa.Connection, jti: str) -> tuple[PauseRow | None, str | None]:
         """The pause whose current token has this jti, with `overdue` and what is recorded of its answer; else the
         outcome recorded for a token that no pause has any more."""
@@ -299,22 +314,26 @@ class Operations:
             return dict(row), None
         return None, connection.execute(sql.load_outcome, {"jti": jti}).scalar()
 
+    @reads
     def load_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:
         """The thread's pending and answered pauses, oldest first."""
         sql, now = self._sql(connection)
         return [dict(row) for row in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
 
+    @reads
     def states_of(self, connection: sa.Connection, jtis: Sequence[str]) -> dict[str, str]:
         """The states of the pauses that have these tokens."""
         sql, _ = self._sql(connection)
         return {row.jti: row.state for row in connection.execute(sql.states_of, {"jtis": list(jtis)})}
 
+    @reads
     def load_latest(self, connection: sa.Connection, graph: str, thread_id: str) -> PauseRow | None:
         """The thread's newest pause, in any state."""
         sql, _ = self._sql(connection)
         row = connection.execute(sql.load_latest, {"graph": graph, "thread_id": thread_id}).mappings().first()
         return None if row is None else dict(row)
 
+    @reads
     def list_open(
         self,
         connection: sa.Connection,
@@ -347,12 +366,14 @@ class Operations:
         query = query.order_by(column.id.desc()).limit(limit)
         return [dict(row) for row in connection.execute(query, now).mappings()]
 
+    @reads
     def list_due(self, connection: sa.Connection, graph: str, *, above: int, most: int) -> list[PauseRow]:
         """Pending pauses whose time is over, by id from `above` on."""
         sql, now = self._sql(connection)
         asked = {"graph": graph, "above": above, "most": most, **now}
         return [dict(row) for row in connection.execute(sql.due, asked).mappings()]
 
+    @reads
     def list_unfinished(
         self, connection: sa.Connection, graph: str, *, created_before: datetime, most: int
     ) -> tuple[list[str], list[str], list[PauseRow]]:

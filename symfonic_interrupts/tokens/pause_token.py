@@ -96,9 +96,8 @@ class PauseToken:
             raise TokenInvalid(
                 f"the pause token must be ASCII text of at most {max_bytes} characters, as it was given out"
             )
-        claims = _decode(token, keys, issuer, audience)
+        kid, claims = _decode(token, keys, issuer, audience)
         found = cls._from_claims(claims)
-        kid = jwt.get_unverified_header(token)["kid"]
         if not hmac.compare_digest(found.mint(keys, kid=kid), token):
             raise TokenInvalid("the pause token is not in the form in which it was given out")
         skew = clock_skew.total_seconds()
@@ -166,7 +165,7 @@ class PauseToken:
         return sha256(text)
 
 
-def _decode(token: str, keys: KeyRing, issuer: str, audience: str) -> dict[str, Any]:
+def _decode(token: str, keys: KeyRing, issuer: str, audience: str) -> tuple[str, dict[str, Any]]:
     try:
         header = jwt.get_unverified_header(token)
         kid = header.get("kid")
@@ -194,4 +193,4 @@ def _decode(token: str, keys: KeyRing, issuer: str, audience: str) -> dict[str, 
         raise TokenInvalid("the pause token is for another audience or graph") from None
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
         raise TokenInvalid("the pause token is not valid") from None
-    return claims
+    return kid, claims
