@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -17,11 +18,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
 from symfonic_interrupts.clock import Clock, system_clock
 from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.ask_user_tool import ask_user_tool
 from symfonic_interrupts.engine.context import Engine, Subscriber
 from symfonic_interrupts.engine.janitor import Janitor
 from symfonic_interrupts.engine.point import InterruptPoint, Node
 from symfonic_interrupts.engine.resume import ResumeAdapter, RunKwargs
 from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import KeyRingError
 from symfonic_interrupts.registration import InterruptRegistration, Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -190,6 +193,19 @@ class Interrupts:
     def janitor(self, adapter: ResumeAdapter) -> Janitor:
         """The janitor for an adapter's graph."""
         return Janitor(self._engine, adapter)
+
+    def worker(self, adapter: ResumeAdapter) -> Worker:
+        """A loop that recovers and sweeps an adapter's graph until it is stopped; any number of processes may run one."""
+        janitor = self.janitor(adapter)
+        return Worker([adapter.recover, janitor.sweep], [adapter.arecover, janitor.asweep])
+
+    def ask_user_tool(self) -> BaseTool:
+        """A LangChain tool with which a model asks the user 1 to 4 multiple-choice questions and gets the answers as JSON."""
+        return ask_user_tool(self.ask_user)
+
+    def keys_in_use(self) -> dict[str, int]:
+        """By key id, how many signatures of pauses that may still be answered or delivered are its own. See `KeyRing.check`."""
+        return self._engine.database.run(self._engine.operations.keys_in_use)
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Have `callback(event)` called for every pause that a sweep of this process closes. Returns what ends it."""

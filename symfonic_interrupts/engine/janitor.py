@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
@@ -11,7 +11,8 @@ from symfonic_interrupts.engine.delivery import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, expiry_event, expiry_record
 from symfonic_interrupts.engine.steps import Steps, aperform, perform, transact
-from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.engine.worker import Worker
+from symfonic_interrupts.errors import RegistrationError, StoreError
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.store.operations import Claim, Event
 from symfonic_interrupts.store.schema import PauseRow
@@ -44,6 +45,7 @@ class Janitor:
     def __init__(self, engine: Engine, adapter: ResumeAdapter) -> None:
         self._engine = engine
         self._adapter = adapter
+        self._worker = Worker([self.sweep], [self.asweep])
 
     def sweep(self) -> SweepReport:
         """Close every pause whose time is over; deliver default answers before returning.
@@ -59,6 +61,43 @@ class Janitor:
     async def asweep(self) -> SweepReport:
         """`sweep` for coroutines."""
         return self._tell(await aperform(self._sweep(), self._adapter.tools))
+
+    def run(self, interval: timedelta = timedelta(seconds=30)) -> None:
+        """Sweep again and again, `interval` apart give or take a fifth, until `stop()`. See `Worker.run`."""
+        self._worker.run(interval)
+
+    async def arun(self, interval: timedelta = timedelta(seconds=30)) -> None:
+        """`run` for coroutines. A cancellation ends it, too."""
+        await self._worker.arun(interval)
+
+    def stop(self) -> None:
+        """End `run` or `arun` after the sweep that is running. From any thread, or a signal handler."""
+        self._worker.stop()
+
+    def purge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
+        """Delete pauses, of every graph in this store, that have ended and were asked longer ago than this.
+
+        A token never becomes valid again: one without its pause is refused. Open and undelivered pauses stay.
+
+        Args:
+            with_events: delete the event rows of that time, too. An auditor may want them.
+
+        Returns:
+            How many `pauses`, `tokens` and `events` were deleted.
+        """
+        return perform(self._purge(older_than, with_events), self._adapter.tools)
+
+    async def apurge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
+        """`purge` for coroutines."""
+        return await aperform(self._purge(older_than, with_events), self._adapter.tools)
+
+    def _purge(self, older_than: timedelta, with_events: bool) -> Steps[dict[str, int]]:
+        self._engine.database.check_open()
+        if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+            raise RegistrationError("older_than must be a timedelta of zero or more")
+        before = self._engine.now() - older_than
+        counts: dict[str, int] = yield transact(self._engine.operations.purge, before, with_events=with_events)
+        return counts
 
     def _sweep(self) -> Steps[SweepReport]:
         engine, graph = self._engine, self._adapter.graph_name

@@ -129,7 +129,7 @@ class Redeemer:
             text = registration.response_text(response, limit=limit)
             return self._repeated(row, text, idempotency_key), row, None
         self._refuse_state(row)
-        yield from self._check_head(row)
+        yield from self.check_head(row)
         text = registration.response_text(response, payload_text=row["payload"], limit=limit)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
         told = None if crossing is None else self._audit_facts(row, crossing, actor)
@@ -236,7 +236,7 @@ class Redeemer:
         if state != "pending":
             raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
 
-    def _check_head(self, row: PauseRow) -> Steps[None]:
+    def check_head(self, row: PauseRow) -> Steps[None]:
         """The interrupt must be pending at the thread's newest checkpoint."""
         head = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], "checkpoint_ns": ""}},))
         if head is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer, Delivery
+from symfonic_interrupts.engine.lifecycle import Lifecycle
 from symfonic_interrupts.engine.planner import is_pending, read_tasks
 from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
 from symfonic_interrupts.engine.rows import open_events, scope_of
@@ -47,6 +48,7 @@ class ResumeAdapter:
         self._run_kwargs = run_kwargs
         self._redeemer = Redeemer(engine, saver.graph)
         self._deliverer = Deliverer(engine, graph, saver)
+        self._lifecycle = Lifecycle(engine, saver.graph, self._redeemer)
         self._tools = Tools(engine.database, saver.inner, graph)
 
     def __repr__(self) -> str:
@@ -209,6 +211,41 @@ class ResumeAdapter:
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
         return delivery
 
+    # -- what an operator does to a pause
+
+    def reissue(
+        self, interrupt_id: str, *, ttl: timedelta | None = None, scope: FrameworkTenantScope | None = None
+    ) -> PauseEvent:
+        """A new token for a pending or expired pause. The old token is dead; the question stays the same.
+
+        Args:
+            ttl: how long the new token lasts; None: as long as the point says.
+
+        Raises:
+            UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
+            RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
+        """
+        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope), self._tools)
+
+    async def areissue(
+        self, interrupt_id: str, *, ttl: timedelta | None = None, scope: FrameworkTenantScope | None = None
+    ) -> PauseEvent:
+        """`reissue` for coroutines."""
+        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope), self._tools)
+
+    def revoke(self, interrupt_id: str, *, reason: str, scope: FrameworkTenantScope | None = None) -> None:
+        """Kill the token of a pending pause; the thread stays where it is. The reason is recorded.
+
+        Raises:
+            UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
+            RegistrationError: no reason.
+        """
+        perform(self._lifecycle.revoke(interrupt_id, reason, scope), self._tools)
+
+    async def arevoke(self, interrupt_id: str, *, reason: str, scope: FrameworkTenantScope | None = None) -> None:
+        """`revoke` for coroutines."""
+        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope), self._tools)
+
     # -- many
 
     def pending(
@@ -347,8 +384,3 @@ class ResumeAdapter:
     def redeemer(self) -> Redeemer:
         """For the janitor: a default is an answer like any other."""
         return self._redeemer
-
-    @property
-    def lease_ttl(self) -> timedelta:
-        """How long a worker holds a thread without renewing."""
-        return self._engine.config.lease_ttl

@@ -74,7 +74,7 @@ def new_row(
         "scope_hash": scope.scope_hash,
         "run_id": question.run_id,
         "created_at": question.asked_at,
-        "expires_at": _whole_second_after(question.asked_at + ttl),
+        "expires_at": whole_second_after(question.asked_at + ttl),
         "requested_by": None,
         "trace_context": None,
         "votes": None,
@@ -86,8 +86,8 @@ def new_row(
     return seal_row(row, engine.keys)
 
 
-def _whole_second_after(moment: datetime) -> datetime:
-    # a JWT's `exp` has whole seconds; row and token end at the same one
+def whole_second_after(moment: datetime) -> datetime:
+    """The next whole second: a JWT's `exp` has no fractions, and row and token end at the same moment."""
     return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)
 
 

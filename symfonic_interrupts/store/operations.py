@@ -6,6 +6,8 @@ gives back (or does not) says who won.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -183,6 +185,29 @@ class Operations:
             self._event(connection, sql, now, row, event)
         return at
 
+    def reissue(self, connection: sa.Connection, row: PauseRow, renewed: PauseRow, event: Event) -> bool:
+        """Give a pending or expired pause the new token of `renewed`; the old one is spent. False where it has moved on."""
+        sql, now = self._sql(connection)
+        if row["state"] == "pending":
+            claim = Claim("reissued", "pending")
+            if connection.execute(sql.claim_any, {"jti": row["jti"], **claim.parameters(), **now}).first() is None:
+                return False
+        change = {key: renewed[key] for key in ("jti", "expires_at", "mac_kid", "mac")}
+        moved = connection.execute(sql.reissue, {"the_jti": row["jti"], "old_state": row["state"], **change}).first()
+        if moved is None:
+            return False
+        self._event(connection, sql, now, renewed, event)
+        return True
+
+    def purge(self, connection: sa.Connection, before: datetime, *, with_events: bool) -> dict[str, int]:
+        """Delete pauses that ended and tokens that belong to none any more. A token without its pause stays refused."""
+        sql, now = self._sql(connection)
+        asked = {"before": before}
+        counts = {"pauses": connection.execute(sql.purge_pauses, {**asked, **now}).rowcount}
+        counts["tokens"] = connection.execute(sql.purge_tokens, asked).rowcount
+        counts["events"] = connection.execute(sql.purge_events, asked).rowcount if with_events else 0
+        return counts
+
     def advance(self, connection: sa.Connection, graph: str, thread_id: str, checkpoint_id: str) -> list[PauseRow]:
         """The thread moved on to a newer checkpoint: its older questions are superseded, its older answers settled.
 
@@ -313,6 +338,23 @@ class Operations:
         if row is not None:
             return dict(row), None
         return None, connection.execute(sql.load_outcome, {"jti": jti}).scalar()
+
+    @reads
+    def find_pause(self, connection: sa.Connection, graph: str, interrupt_id: str) -> PauseRow | None:
+        """The newest row of a pause, with `overdue`."""
+        sql, now = self._sql(connection)
+        asked = {"graph": graph, "interrupt_id": interrupt_id, **now}
+        row = connection.execute(sql.find_by_id, asked).mappings().first()
+        return None if row is None else dict(row)
+
+    @reads
+    def keys_in_use(self, connection: sa.Connection) -> dict[str, int]:
+        """How many rows and receipts of pauses that may still be answered, delivered or reissued each key has signed."""
+        sql, _ = self._sql(connection)
+        counts = Counter({row[0]: row[1] for row in connection.execute(sql.keys_in_use)})
+        for receipt in connection.execute(sql.undelivered_receipts).scalars():
+            counts[json.loads(receipt)["kid"]] += 1
+        return dict(counts)
 
     @reads
     def load_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:

@@ -88,6 +88,19 @@ class Statements:
             .returning(*pauses.columns)
         )
 
+        self.find_by_id = (
+            sa.select(pauses, (_P.expires_at <= now).label("overdue"))
+            .where(_P.graph == bindparam("graph"), _P.interrupt_id == bindparam("interrupt_id"))
+            .order_by(_P.id.desc())
+            .limit(1)
+        )
+        self.reissue = (
+            sa.update(pauses)
+            .where(_P.jti == bindparam("the_jti"), _P.state == bindparam("old_state"))
+            .values(state="pending", **{c: PLACEHOLDER[c] for c in ("jti", "expires_at", "mac_kid", "mac")})
+            .returning(_P.id)
+        )
+
         # -- the answer's way through the graph
         self.mark_used = (
             sa.update(pauses)
@@ -187,6 +200,18 @@ class Statements:
             .order_by(_P.id)
             .limit(bindparam("most"))
         )
+        # -- keys and leftovers
+        open_or_due = _P.state.in_(("pending", "answered", "expired"))
+        self.keys_in_use = sa.select(_P.mac_kid, sa.func.count()).where(open_or_due).group_by(_P.mac_kid)
+        self.undelivered_receipts = (
+            sa.select(_C.receipt).join(pauses, _P.jti == _C.jti).where(_P.state == "answered", _C.receipt.is_not(None))
+        )
+        ended = _P.state.in_(("applied", "unused", "superseded", "revoked", "expired"))
+        before = bindparam("before", type_=UtcDateTime)
+        self.purge_pauses = sa.delete(pauses).where(ended, _P.expires_at < now, _P.created_at < before)
+        orphaned = ~sa.exists().where(_P.jti == _C.jti)
+        self.purge_tokens = sa.delete(consumed_tokens).where(_C.at < before, orphaned)
+        self.purge_events = sa.delete(events).where(_E.at < before)
         self.confirm = sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(confirmed_at=now)
 
     def _claim(self, now: Any, *where: Any) -> Any:

@@ -16,12 +16,19 @@ import secrets
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from symfonic_interrupts.errors import KeyRingError
 
 MIN_KEY_BYTES = 32
 Purpose = Literal["pause-token", "receipt", "pause-row"]
+
+
+class KeysInUse(Protocol):
+    """A store that knows which keys its pauses need; `Interrupts` is one."""
+
+    def keys_in_use(self) -> dict[str, int]:
+        """By key id, how many signatures of open pauses are its own."""
 
 
 class KeyRing:
@@ -90,6 +97,18 @@ class KeyRing:
         if key is None:
             return False
         return hmac.compare_digest(hmac.new(key, message.encode("utf-8"), hashlib.sha256).hexdigest(), mac)
+
+    def check(self, store: KeysInUse) -> dict[str, int]:
+        """What dropping keys would strand: by key id, how many signatures of that key open pauses still need.
+
+        Every key of the ring is listed; one with 0 may be dropped. A key id that is not in the ring is listed too: its
+        pauses can neither be answered nor delivered until that key is back.
+
+        Args:
+            store: the `Interrupts`.
+        """
+        in_use = store.keys_in_use()
+        return {**dict.fromkeys(self.kids, 0), **in_use}
 
     def __repr__(self) -> str:
         return f"KeyRing(active={len(self._active)}, retired={len(self._retired)}, signing_kid={self.signing_kid!r})"
