@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
@@ -58,14 +59,11 @@ def ask_user_tool(point: InterruptPoint[AskUserRequest, AskUserResponse]) -> Bas
 
 def _answers(request: AskUserRequest, response: AskUserResponse) -> str:
     texts = {question.id: question.question for question in request.questions}
-    listed = [
-        {"question": texts[a.question_id], "selections": list(a.selections), "other": a.other} for a in response.answers
-    ]
-    return _Answers(answers=listed).model_dump_json(exclude_none=True)
-
-
-class _Answers(BaseModel):
-    answers: list[dict[str, Any]]
+    listed = []
+    for answer in response.answers:
+        said = {"question": texts[answer.question_id], "selections": list(answer.selections)}
+        listed.append(said if answer.other is None else {**said, "other": answer.other})
+    return json.dumps({"answers": listed}, ensure_ascii=False)
 
 
 def _what_to_mend(error: ValidationError | ValidationErrorV1) -> str:
