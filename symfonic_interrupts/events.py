@@ -125,6 +125,11 @@ class AskUserAnsweredEvent(_Event):
     thread_id: str
     run_id: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The point's name, as of an `InterruptResolvedEvent`."""
+        return ASK_USER
+
 
 class AskUserExpiredEvent(_Event):
     """An `ask_user` pause was not answered in time."""
@@ -135,6 +140,11 @@ class AskUserExpiredEvent(_Event):
     expired_at: datetime
     swept_at: datetime
     thread_id: str
+
+    @property
+    def name(self) -> str:
+        """The point's name, as of an `InterruptExpiredEvent`."""
+        return ASK_USER
 
 
 PauseEvent = InterruptEvent | AskUserQuestionEvent

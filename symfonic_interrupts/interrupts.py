@@ -25,7 +25,7 @@ from symfonic_interrupts.engine.point import InterruptPoint, Node
 from symfonic_interrupts.engine.resume import ResumeAdapter, RunKwargs
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.worker import Worker
-from symfonic_interrupts.errors import KeyRingError
+from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
 from symfonic_interrupts.registration import InterruptRegistration, Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
@@ -88,6 +88,10 @@ class Interrupts:
         Custom points are on, the default scope is the tenant `local`, and registering a name again replaces it, so cells
         can be run again.
         """
+        if "://" in str(path):
+            raise StoreError(
+                "Interrupts.local takes the path of a file, not a URL; for a URL use Interrupts(url, keys=...)"
+            )
         file = Path(path)
         config = FrameworkConfig(experimental_interrupt=True, default_scope=FrameworkTenantScope("local"))
         keys = KeyRing.create_file(file.with_name(file.name + ".key"))
@@ -191,7 +195,13 @@ class Interrupts:
         return ResumeAdapter(self._engine, graph, run_kwargs)
 
     def janitor(self, adapter: ResumeAdapter) -> Janitor:
-        """The janitor for an adapter's graph."""
+        """The janitor for an adapter's graph.
+
+        Raises:
+            RegistrationError: not an adapter of this `Interrupts`.
+        """
+        if not isinstance(adapter, ResumeAdapter) or not adapter.belongs_to(self._engine):
+            raise RegistrationError("janitor and worker take what resume_adapter() of this Interrupts returned")
         return Janitor(self._engine, adapter)
 
     def worker(self, adapter: ResumeAdapter) -> Worker:

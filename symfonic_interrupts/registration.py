@@ -73,7 +73,9 @@ class InterruptRegistration:
             if not (isinstance(value, type) and issubclass(value, BaseModel)) or value is BaseModel:
                 raise RegistrationError(f"{self.name}: {schema} must be a subclass of pydantic.BaseModel")
         if self.validate_response is not None and (
-            not callable(self.validate_response) or _is_async(self.validate_response)
+            not callable(self.validate_response)
+            or _is_async(self.validate_response)
+            or not _takes_two(self.validate_response)
         ):
             raise RegistrationError(
                 f"{self.name}: validate_response must be callable as (response, payload) and not async, or None"
@@ -165,6 +167,9 @@ class InterruptRegistration:
             ResponseInvalid: with pydantic's errors, without the input.
         """
         given = isinstance(response, self.response_schema)
+        if isinstance(response, BaseModel) and not given:
+            kind, wanted = type(response).__name__, self.response_schema.__name__
+            raise ResponseInvalid(f"{self.name}: the answer must be a {wanted} or plain JSON data, not a {kind}")
         try:
             text = _model_text(response) if given else canonical_json(response)
             _check_size(text, limit, ResponseInvalid, f"{self.name}: response", "max_response_bytes")
@@ -215,8 +220,12 @@ class Registry(Mapping[str, InterruptRegistration]):
         registration.check(self._config)
         known = self._by_name.get(registration.name)
         if known is not None and (known.built_in or not self._replace):
-            kind = "built in" if known.built_in else "registered already"
-            raise RegistrationError(f"{registration.name} is {kind}; choose another name")
+            if known.built_in:
+                raise RegistrationError(f"{registration.name} is built in; choose another name")
+            raise RegistrationError(
+                f"{registration.name} is registered already on this Interrupts; register a point once and share what"
+                " register_interrupt returned, or choose another name"
+            )
         for other in self._by_name.values():
             if other.name != registration.name and (twice := set(other.nodes) & set(registration.nodes)):
                 raise RegistrationError(f"{registration.name}: node {min(twice)!r} is covered by {other.name} already")
@@ -258,6 +267,16 @@ def _is_async(function: Any) -> bool:
     return any(inspect.iscoroutinefunction(part) for part in (function, type(function).__call__))
 
 
+def _takes_two(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some built-ins have no signature
+        return True
+    return True
+
+
 def _same(one: BaseModel, other: BaseModel) -> bool:
     # not `==`: private attributes and cached properties are nobody's to see, and do not travel
     fields = type(one).model_fields.keys() | type(other).model_fields.keys()
@@ -274,10 +293,9 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 
 
 def _where(error: ValidationError) -> str:
-    first = _errors(error)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "(root)"
-    more = error.error_count() - 1
-    return f"{place}: {first['msg']}" + (f" (and {more} more)" if more else "")
+    found = _errors(error)
+    told = [f"{'.'.join(str(part) for part in item['loc']) or '(root)'}: {item['msg']}" for item in found[:3]]
+    return "; ".join(told) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
 
 
 def _check_size(

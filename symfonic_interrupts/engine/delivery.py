@@ -18,7 +18,7 @@ from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
-from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks
+from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks, was_used
 from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import CallSaver, Emit, ReadHistory, ReadState, RunGraph, Steps, transact
@@ -94,6 +94,7 @@ class Deliverer:
             CheckpointMissing, ThreadBusy, StoreError: and whatever the graph raises.
         """
         self._engine.database.check_open()
+        thread_id = str(thread_id)  # as LangGraph does
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
         wait = self._engine.config.lease_wait * (0 if recovering else 1)
         keeper, rows = held or (yield from take_lease(self._engine, self._saver.graph, thread_id, wait))
@@ -110,7 +111,8 @@ class Deliverer:
         finally:
             yield StopKeeping(keeper)
             if not progress.over:
-                yield transact(self._engine.operations.end_lease, keeper.lease, clean=clean)
+                end = self._engine.operations.end_lease
+                yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used))
         return (yield from self._report(thread_id, kwargs, progress))
 
     # -- driving
@@ -129,12 +131,17 @@ class Deliverer:
         head = yield self._checkpoint(thread_id)
         while True:
             if head is None:
-                undeliverable = [row for row in progress.rows if row["state"] == "answered"]
-                yield from self._settle(thread_id, progress, [], _jtis(undeliverable))
-                raise CheckpointMissing("the thread has no checkpoint (any more); its answers cannot be delivered")
+                # the answers stay: this may be the wrong saver, and the right one can still deliver them
+                raise CheckpointMissing(
+                    "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver or the"
+                    " graph that asked; its answers stay stored"
+                )
             head_id = head.config["configurable"]["checkpoint_id"]
             if any(row["checkpoint_id"] < head_id for row in progress.rows):
-                changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, head_id)
+                used = yield from self._used_before(head_id, progress.rows)
+                changed = yield transact(
+                    self._engine.operations.advance, self._saver.graph, thread_id, head_id, used=used
+                )
                 progress.note_ends(changed)
                 progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
             has_work = crashed and not progress.ran and (yield from self._has_work(thread_id, head, progress.rows))
@@ -146,6 +153,7 @@ class Deliverer:
                 return
             answers = [row for together in step.resume.values() for row in together]
             tried.update(_jtis(answers))
+            keeper.sent.update(_jtis(answers))
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 yield Keep(keeper)
@@ -155,7 +163,8 @@ class Deliverer:
             head = yield self._checkpoint(thread_id)
             if head is not None:
                 place = head.config["configurable"]["checkpoint_id"]
-                found = yield transact(self._engine.operations.conclude, keeper.lease, place, list(progress.ids))
+                conclude = self._engine.operations.conclude
+                found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
                 progress.rows, progress.over = found.rows, found.over
                 progress.ended.update(found.states)
                 if progress.over:
@@ -165,9 +174,25 @@ class Deliverer:
         self, head: Any, progress: _Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
     ) -> Steps[Plan]:
         answered = [row for row in progress.rows if row["state"] == "answered"]
+        values = _native_values(answered)
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
-        read = {("", head.config["configurable"]["checkpoint_id"]): tasks}
+        leaves = yield from self._leaves(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
+        return plan(
+            tasks,
+            leaves,
+            answered,
+            values,
+            tried=tried,
+            may_proceed=not progress.ran,
+            crashed=has_work,
+            retry_failed=retry_failed,
+        )
+
+    def _leaves(
+        self, answered: list[PauseRow], read: dict[tuple[str, str], dict[str, TaskState]]
+    ) -> Steps[dict[str, TaskState]]:
+        """By jti, the task that asked, from the checkpoint in which it asked."""
         leaves: dict[str, TaskState] = {}
         for row in answered:
             place = (row["leaf_ns"], row["leaf_checkpoint_id"])
@@ -175,16 +200,18 @@ class Deliverer:
                 found = yield self._checkpoint(row["thread_id"], *place)
                 read[place] = read_tasks(found.pending_writes) if found is not None else {}
             leaves[row["jti"]] = read[place].get(row["leaf_task_id"], TaskState())
-        return plan(
-            tasks,
-            leaves,
-            answered,
-            {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]},
-            tried=tried,
-            may_proceed=not progress.ran,
-            crashed=has_work,
-            retry_failed=retry_failed,
-        )
+        return leaves
+
+    def _used_before(self, checkpoint_id: str, rows: list[PauseRow]) -> Steps[list[str]]:
+        """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
+        answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
+        leaves = yield from self._leaves(answered, {})
+        values = _native_values(answered)
+        return [
+            row["jti"]
+            for row in answered
+            if leaves[row["jti"]].finished and was_used(row, leaves[row["jti"]], values.get(row["jti"]))
+        ]
 
     def _has_work(self, thread_id: str, head: Any, rows: list[PauseRow]) -> Steps[bool]:
         """Whether the run that died left more than open questions, and does not just stand at a static breakpoint."""
@@ -249,7 +276,7 @@ class Deliverer:
 
     def check_kwargs(self, graph_kwargs: dict[str, Any], thread_id: str | None = None) -> dict[str, Any]:
         """The keyword arguments for the graph's call, if a delivery may be made with them. Raises RegistrationError."""
-        if thread_id is not None and (not isinstance(thread_id, str) or not thread_id):
+        if thread_id is not None and not thread_id:
             raise RegistrationError("thread_id must be a non-empty string")
         configurable = dict((graph_kwargs.get("config") or {}).get("configurable") or {})
         refused = [key for key in (*TENANT_KEYS, "checkpoint_id", "checkpoint_ns", SCOPE, LEASE) if key in configurable]
@@ -262,6 +289,11 @@ class Deliverer:
             raise RegistrationError("config['configurable']['thread_id'] is another thread than the one to deliver")
         if unknown := {"input", "resume"} & graph_kwargs.keys():
             raise RegistrationError(f"{min(unknown)!r} must not be given here: the stored answers are what is sent")
+        if unknown := {"scope", "actor", "token", "response"} & graph_kwargs.keys():
+            raise RegistrationError(
+                f"{min(unknown)!r} must not be given here: a stored answer runs in the scope of its pause, which was checked"
+                " when it was answered"
+            )
         return graph_kwargs
 
     # -- what is told of it
@@ -289,6 +321,11 @@ class Deliverer:
             open=tuple(pauses),
             ran=progress.ran,
         )
+
+
+def _native_values(answered: list[PauseRow]) -> dict[str, Any]:
+    """By jti, what a native node is sent."""
+    return {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]}
 
 
 def _jtis(rows: list[PauseRow]) -> list[str]:

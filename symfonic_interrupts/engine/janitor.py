@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from symfonic_interrupts.store.operations import Claim, Event
 from symfonic_interrupts.store.schema import PauseRow
 
 BATCH = 100
+log = logging.getLogger("symfonic_interrupts.janitor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,5 +158,8 @@ class Janitor:
     def _tell(self, report: SweepReport) -> SweepReport:
         for event in report.events:
             for subscriber in list(self._engine.subscribers):
-                subscriber(event)
+                try:
+                    subscriber(event)
+                except Exception:  # what was swept is swept; the report must not be lost for it
+                    log.exception("a subscriber failed on %s of %s", event.type, event.interrupt_id)
         return report

@@ -27,11 +27,15 @@ class LeaseKeeper:
 
     Attributes:
         failed: a write of the run failed, so its end is not clean.
+        sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
+        used: jtis of answers that nodes used.
     """
 
     def __init__(self, engine: Engine, lease: Lease, valid_until: float) -> None:
         self.lease = lease
         self.failed = False
+        self.sent: set[str] = set()
+        self.used: set[str] = set()
         self._engine = engine
         self._ttl = engine.config.lease_ttl
         self._valid_until = valid_until

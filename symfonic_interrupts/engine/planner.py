@@ -104,6 +104,17 @@ def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
     return row["jti"] in jtis_in(leaf.resume)
 
 
+def was_used(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
+    """Whether the task, which has finished, used the answer.
+
+    Its RESUME write tells, but for two cases that were noted in the row: an answer given to a task that asked for something
+    else, and a later answer of the same task (savers keep an older RESUME where a finishing task writes it again).
+    """
+    if row["skipped_at"] is not None:
+        return False
+    return row["used_at"] is not None or is_durable(row, leaf, native_value)
+
+
 def plan(
     head: Tasks,
     leaves: Mapping[str, TaskState],
@@ -134,8 +145,7 @@ def plan(
         root = head.get(row["task_id"], TaskState())
         pending = is_pending(row, head)
         if leaf.finished:
-            # RESUME says nothing here: savers keep the value of an earlier pass where a finishing task writes it again
-            (step.applied if row["used_at"] is not None else step.unused).append(row)
+            (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer

@@ -20,6 +20,7 @@ from langgraph.types import Interrupt
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, Engine
 from symfonic_interrupts.engine.envelope import jtis_in
+from symfonic_interrupts.engine.lease import LeaseKeeper
 from symfonic_interrupts.engine.native import NativeAnswers, native_question
 from symfonic_interrupts.engine.planner import interrupts_in, is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Execution, Question
@@ -54,6 +55,7 @@ class Writing:
     executions: list[Execution] = field(default_factory=list)
     used: dict[str, AnswerEvent] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
 
 
 class Recorder:
@@ -142,9 +144,11 @@ class Recorder:
         over = self._engine.executions.before(thread_id, checkpoint["id"])
         used = {jti: event for e in over for jti, event in self._used(e).items()}
         used.update(self.natives.used_before(thread_id, checkpoint["id"]))
-        if used:
+        lease: LeaseKeeper | None = place.get(LEASE)
+        noted = lease.used if lease is not None else set()
+        if unnoted := {jti: event for jti, event in used.items() if jti not in noted}:
             # before the checkpoint: under durability "exit" it is the only trace that the answers were used
-            yield from self._mark(thread_id, used)
+            yield from self._mark(lease, thread_id, unnoted, note=unnoted)
         try:
             result = yield CallSaver("put", args)
         except BaseException:
@@ -153,9 +157,9 @@ class Recorder:
         self._put_ended((thread_id, checkpoint["id"]))
         with self._lock:
             left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
-        if (left or used or metadata.get("source") == "fork") and place.get(LEASE) is None:
+        if (left or used or metadata.get("source") == "fork") and lease is None:
             # a delivery closes what it leaves behind when it ends
-            yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"])
+            yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"], settle=False)
         self._engine.executions.drop(over)
         self._emit(config, names.NULL_TASK_ID, self._outgoing(thread_id))
         return result
@@ -195,9 +199,9 @@ class Recorder:
         opened: list[PauseRow] = []
         if writing.rows:
             yield from self._wait_for_checkpoint(thread_id, place["checkpoint_id"])
-            opened = yield from self._open(thread_id, writing)
+            opened = yield from self._open(place.get(LEASE), thread_id, writing)
         elif writing.used or writing.unused:
-            yield from self._mark(thread_id, writing.used, writing.unused)
+            yield from self._mark(place.get(LEASE), thread_id, writing.used, writing.unused, note=writing.hidden)
         yield CallSaver("put_writes", args)
         self._engine.executions.drop(writing.executions)
         if is_root:
@@ -220,6 +224,10 @@ class Recorder:
                     writing.used.update(used)
                     writing.unused += brought - set(used)
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
+        if writing.used and any(channel not in names.CONTROL_CHANNELS for channel, _ in writes):
+            first = next(value for channel, value in writes if channel == RESUME)
+            kept = {*jtis_in(first), *self.natives.used_in(thread_id, task_id, first)}
+            writing.hidden = [jti for jti in writing.used if jti not in kept]
         if is_root and all(channel != INTERRUPT for channel, _ in writes):
             writing.executions += executions.of_task(thread_id, task_id)
         return writing
@@ -254,20 +262,48 @@ class Recorder:
             )
             writing.rows.append(row)
 
-    def _open(self, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
+    def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]
         opened, marked = yield transact(
             self._engine.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
         )
-        self._queue(thread_id, [writing.used[jti] for jti in marked])
+        self._tell(lease, thread_id, writing.used, writing.unused, marked)
         return opened  # type: ignore[no-any-return]
 
     def _reseal(self, row: PauseRow) -> PauseRow:
         return seal_row(row, self._engine.keys)
 
-    def _mark(self, thread_id: str, used: dict[str, AnswerEvent], unused: Iterable[str] = ()) -> Steps[None]:
-        marked = yield transact(self._engine.operations.mark_used, list(used), list(unused))
-        self._queue(thread_id, [used[jti] for jti in marked])
+    def _mark(
+        self,
+        lease: LeaseKeeper | None,
+        thread_id: str,
+        used: dict[str, AnswerEvent],
+        unused: Sequence[str] = (),
+        *,
+        note: Iterable[str] = (),
+    ) -> Steps[None]:
+        """Note which answers were used. A delivery knows until it ends, and is spared a transaction but for `note`."""
+        must = list(used) if lease is None else list(note)
+        marked: list[str] = []
+        if must or unused:
+            marked = yield transact(self._engine.operations.mark_used, must, list(unused))
+        self._tell(lease, thread_id, used, unused, marked)
+
+    def _tell(
+        self,
+        lease: LeaseKeeper | None,
+        thread_id: str,
+        used: dict[str, AnswerEvent],
+        unused: Sequence[str],
+        marked: Iterable[str],
+    ) -> None:
+        """Queue the events of answers used for the first time: those this delivery sent, or those newly marked."""
+        if lease is not None:
+            marked = lease.sent & used.keys()
+            lease.sent.difference_update(used)
+            lease.used.update(used)
+            lease.used.difference_update(unused)
+        self._queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
 
     def _used(self, execution: Execution) -> dict[str, AnswerEvent]:
         with execution.lock:

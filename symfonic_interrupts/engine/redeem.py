@@ -48,6 +48,7 @@ class PauseView(BaseModel):
         response_schema: JSON Schema of the answer.
         expires_at: when the token ends (UTC).
         state: `pending`, or why it cannot be answered: `answered`, `applied`, `unused`, `expired`, `superseded`, `revoked`.
+        defaulted: nobody answered in time, and the point's `on_expire` was taken.
         interrupt_id, thread_id: the pause.
     """
 
@@ -58,6 +59,7 @@ class PauseView(BaseModel):
     response_schema: dict[str, Any]
     expires_at: datetime
     state: str
+    defaulted: bool
     interrupt_id: str
     thread_id: str
 
@@ -100,6 +102,7 @@ class Redeemer:
             response_schema=registration.response_schema.model_json_schema(),
             expires_at=row["expires_at"],
             state=state,
+            defaulted=bool(row["answer_defaulted"]),
             interrupt_id=row["interrupt_id"],
             thread_id=row["thread_id"],
         )
@@ -231,6 +234,8 @@ class Redeemer:
         state = row["state"]
         if state == "superseded":
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
+        if row["answer_defaulted"]:
+            raise TokenExpired("the time to answer is over; the default answer was taken", expired_at=row["expires_at"])
         if state == "expired" or (state == "pending" and row["overdue"]):
             raise TokenExpired("the time to answer is over", expired_at=row["expires_at"])
         if state != "pending":
@@ -240,10 +245,12 @@ class Redeemer:
         """The interrupt must be pending at the thread's newest checkpoint."""
         head = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], "checkpoint_ns": ""}},))
         if head is None:
-            raise CheckpointMissing("the thread has no checkpoint (any more); there is nothing to answer")
+            raise CheckpointMissing(
+                "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver that asked"
+            )
         head_id = head.config["configurable"]["checkpoint_id"]
         if head_id > row["checkpoint_id"]:
-            yield transact(self._engine.operations.advance, self._graph, row["thread_id"], head_id)
+            yield transact(self._engine.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
         tasks = read_tasks(head.pending_writes)
         if head_id == row["checkpoint_id"] and is_pending(row, tasks) is not None:

@@ -305,7 +305,7 @@ class ResumeAdapter:
             scope=engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"),
             sub_scope_names=crossing,
             name=name,
-            thread_id=thread_id,
+            thread_id=None if thread_id is None else str(thread_id),  # as LangGraph does
             limit=limit,
             after=after,
         )
@@ -374,6 +374,10 @@ class ResumeAdapter:
             return None if recovering else Delivery(thread_id, error=error)
         except Exception as error:
             return Delivery(thread_id, error=error)
+
+    def belongs_to(self, engine: Engine) -> bool:
+        """Whether it was made by the `Interrupts` that has this engine."""
+        return self._engine is engine
 
     @property
     def tools(self) -> Tools:

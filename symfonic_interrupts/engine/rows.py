@@ -81,6 +81,7 @@ def new_row(
         "seal": None,
         "state": "pending",
         "used_at": None,
+        "skipped_at": None,
         "confirmed_at": None,
     }
     return seal_row(row, engine.keys)

@@ -73,7 +73,13 @@ class CallSaver(Step):
     args: tuple[Any, ...]
 
     def do(self, tools: Tools) -> Any:
-        return getattr(tools.saver, self.name)(*self.args)
+        try:
+            return getattr(tools.saver, self.name)(*self.args)
+        except (asyncio.InvalidStateError, NotImplementedError):
+            raise RegistrationError(
+                f"checkpointer: {type(tools.saver).__name__} is async only here; await the method with the `a` before its"
+                " name (aanswer, adeliver, ainvoke, ...), or wrap a sync saver"
+            ) from None
 
     async def ado(self, tools: Tools) -> Any:
         try:

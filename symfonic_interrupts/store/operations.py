@@ -208,14 +208,29 @@ class Operations:
         counts["events"] = connection.execute(sql.purge_events, asked).rowcount if with_events else 0
         return counts
 
-    def advance(self, connection: sa.Connection, graph: str, thread_id: str, checkpoint_id: str) -> list[PauseRow]:
+    def advance(
+        self,
+        connection: sa.Connection,
+        graph: str,
+        thread_id: str,
+        checkpoint_id: str,
+        *,
+        used: Iterable[str] = (),
+        settle: bool = True,
+    ) -> list[PauseRow]:
         """The thread moved on to a newer checkpoint: its older questions are superseded, its older answers settled.
+
+        Args:
+            used: answers known to be used, to be noted first.
+            settle: answers not known to be used end as `unused`. Not where only a checkpoint could tell.
 
         Returns the rows that changed, with their new state.
         """
         sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
         place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
-        changed = [dict(row) for row in connection.execute(sql.settle_older, place).mappings()]
+        settled = connection.execute(sql.settle_older if settle else sql.settle_used, place)
+        changed = [dict(row) for row in settled.mappings()]
         claim = Claim("superseded", "superseded")
         closed = connection.execute(sql.claim_older, {**place, **claim.parameters(), **now}).all()
         if closed:
@@ -255,7 +270,7 @@ class Operations:
         unused: Iterable[str],
     ) -> list[str]:
         if unused := list(unused):
-            connection.execute(sql.unmark_used, {"jtis": unused})
+            connection.execute(sql.mark_skipped, {"jtis": unused, **now})
         if used := list(used):
             return list(connection.execute(sql.mark_used, {"jtis": used, **now}).scalars())
         return []
@@ -290,20 +305,26 @@ class Operations:
         sql, _ = self._sql(connection)
         return connection.execute(sql.renew_lease, {**lease.parameters(), **self._later(sql, ttl)}).first() is not None
 
-    def end_lease(self, connection: sa.Connection, lease: Lease, *, clean: bool) -> None:
-        """Give the thread back. Not clean: the row stays, lapsed, and says that the thread is unfinished."""
+    def end_lease(self, connection: sa.Connection, lease: Lease, *, clean: bool, used: Sequence[str] = ()) -> None:
+        """Give the thread back, noting used answers. Not clean: the row stays, lapsed: the thread is unfinished."""
         sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
         if clean:
             connection.execute(sql.end_lease, lease.parameters())
         else:
             connection.execute(sql.lapse_lease, {**lease.parameters(), **now})
 
-    def conclude(self, connection: sa.Connection, lease: Lease, checkpoint_id: str, seen: Sequence[str]) -> Conclusion:
+    def conclude(
+        self, connection: sa.Connection, lease: Lease, checkpoint_id: str, seen: Sequence[str], used: Sequence[str]
+    ) -> Conclusion:
         """A run has ended at this checkpoint: close what it left behind, and give the thread back if nothing is left.
 
         Args:
             seen: jtis whose states are asked for, too.
+            used: jtis of answers that nodes used in the run.
         """
+        sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
         rows = self.load_thread(connection, lease.graph, lease.thread_id)
         states = {row["jti"]: row["state"] for row in rows}
         if any(row["checkpoint_id"] < checkpoint_id for row in rows):

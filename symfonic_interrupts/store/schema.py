@@ -1,8 +1,8 @@
 """The four tables.
 
-`interrupt_pauses` has one row per question. Its columns are covered by a MAC, but for those that say how far the pause
-has come: `state`, `used_at`, `confirmed_at` (`SIGNED_COLUMNS` lists the covered ones). `interrupt_consumed_tokens` decides: a
-`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
+`interrupt_pauses` has one row per question. Its columns are covered by a MAC (`SIGNED_COLUMNS`), but for those that say how
+far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`. `interrupt_consumed_tokens` decides: a `jti` is
+inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ pauses = sa.Table(
     sa.Column("seal", sa.Text),
     # how far it has come
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("used_at", UtcDateTime),  # when a node took the answer, before the graph's write was durable
+    sa.Column("used_at", UtcDateTime),  # when a node took the answer; noted where the checkpoint does not tell
+    sa.Column("skipped_at", UtcDateTime),  # when a node was given the answer and asked for something else
     sa.Column("confirmed_at", UtcDateTime),  # when `recover` saw the interrupt in its checkpoint
     sa.Column("mac_kid", sa.Text, nullable=False),
     sa.Column("mac", sa.Text, nullable=False),
@@ -85,7 +86,7 @@ pauses = sa.Table(
 SIGNED_COLUMNS: tuple[str, ...] = tuple(
     column.name
     for column in pauses.columns
-    if column.name not in ("id", "state", "used_at", "confirmed_at", "mac_kid", "mac", "votes", "seal")
+    if column.name not in ("id", "state", "used_at", "skipped_at", "confirmed_at", "mac_kid", "mac", "votes", "seal")
 )
 """The columns under a row's MAC, in order."""
 

@@ -105,13 +105,19 @@ class Statements:
         self.mark_used = (
             sa.update(pauses)
             .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered", _P.used_at.is_(None))
-            .values(used_at=now)
+            .values(used_at=now, skipped_at=None)
             .returning(_P.jti)
         )
-        self.unmark_used = (
+        self.mark_skipped = (
             sa.update(pauses)
             .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered")
-            .values(used_at=None)
+            .values(used_at=None, skipped_at=now)
+        )
+        self.settle_used = (
+            sa.update(pauses)
+            .where(*of_thread, _P.state == "answered", _P.used_at.is_not(None), older)
+            .values(state="applied")
+            .returning(*pauses.columns)
         )
         self.settle_older = (
             sa.update(pauses)

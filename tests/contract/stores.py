@@ -197,6 +197,7 @@ def pause_row(*, sealed: bool = True, scope: FrameworkTenantScope | None = None,
         "seal": None,
         "state": "pending",
         "used_at": None,
+        "skipped_at": None,
         "confirmed_at": None,
         **changes,
     }

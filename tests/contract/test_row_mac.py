@@ -49,6 +49,7 @@ EDITS = {
 FREE = {
     "state": "'answered'",
     "used_at": "created_at",
+    "skipped_at": "created_at",
     "confirmed_at": "created_at",
 }
 MICROSECOND = datetime(2031, 5, 4, 3, 2, 1, 1, tzinfo=UTC)

@@ -43,6 +43,7 @@ def row(jti: str = "j1", **changed: Any) -> dict[str, Any]:
         "task_id": "root",
         "leaf_task_id": "leaf",
         "used_at": None,
+        "skipped_at": None,
         **changed,
     }
 
@@ -110,18 +111,27 @@ TABLE = {
     ),
     "an answer that a finished task did not use is unused": (
         {
-            "answered": [row(used_at=None)],
+            "answered": [row("j1", skipped_at=USED), row("j2")],
             "head": [*WAITING, ("root", "log", ["done"])],
             "leaf": [*ANSWERED, ("leaf", "log", ["done"])],
             "may_proceed": False,
         },
-        {"unused": ["j1"]},
+        {"unused": ["j1", "j2"]},
+    ),
+    "an answer in the RESUME write of a finished task was used": (
+        {
+            "answered": [row("j1")],
+            "head": [*WAITING, ("root", "log", ["done"])],
+            "leaf": [*ANSWERED, ("leaf", "log", ["done"])],
+            "may_proceed": False,
+        },
+        {"applied": ["j1"]},
     ),
     "each answer of a finished task ends by whether it was used": (
         {
-            "answered": [row("j1", used_at=USED), row("j2"), row("j3", used_at=USED)],
+            "answered": [row("j1", used_at=USED), row("j2", skipped_at=USED), row("j3")],
             "head": [("root", "log", ["done"]), ("other", INTERRUPT, [asks("L9", "other")])],
-            "leaf": [("leaf", RESUME, [envelope("j1", "j2", "j3")]), ("leaf", "log", ["done"])],
+            "leaf": [("leaf", RESUME, [envelope("j2", "j3")]), ("leaf", "log", ["done"])],
         },
         {"applied": ["j1", "j3"], "unused": ["j2"]},
     ),

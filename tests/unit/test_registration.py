@@ -252,7 +252,9 @@ def test_a_name_is_registered_once() -> None:
     registry = Registry(ON)
     first = registry.add(point())
 
-    with pytest.raises(RegistrationError, match=r"^approval is registered already; choose another name"):
+    with pytest.raises(
+        RegistrationError, match=r"^approval is registered already on this Interrupts.*choose another name"
+    ):
         registry.add(point(ttl=timedelta(hours=1)))
     assert registry["approval"] is first
 
