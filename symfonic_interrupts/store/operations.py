@@ -229,16 +229,29 @@ class Operations:
         sql, now = self._sql(connection)
         self._mark(connection, sql, now, used, ())
         place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
-        settled = connection.execute(sql.settle_older if settle else sql.settle_used, place)
-        changed = [dict(row) for row in settled.mappings()]
+        changed = self._settle_older(connection, sql, now, sql.settle_older if settle else sql.settle_used, place)
+        return changed + self._supersede_older(connection, sql, now, place)
+
+    def _settle_older(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], statement: Any, place: dict[str, str]
+    ) -> list[PauseRow]:
+        settled = [dict(row) for row in connection.execute(statement, place).mappings()]
+        for row in settled:
+            if row["state"] == "unused":
+                self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))
+        return settled
+
+    def _supersede_older(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], place: dict[str, str]
+    ) -> list[PauseRow]:
         claim = Claim("superseded", "superseded")
         closed = connection.execute(sql.claim_older, {**place, **claim.parameters(), **now}).all()
-        if closed:
-            change = {"jtis": [row.jti for row in closed], "old_state": "pending", "new_state": "superseded"}
-            changed += [dict(row) for row in connection.execute(sql.set_states, change).mappings()]
+        if not closed:
+            return []
+        change = {"jtis": [row.jti for row in closed], "old_state": "pending", "new_state": "superseded"}
+        changed = [dict(row) for row in connection.execute(sql.set_states, change).mappings()]
         for row in changed:
-            if row["state"] != "applied":
-                self._event(connection, sql, now, row, (f"interrupt_{row['state']}", {"name": row["name"]}))
+            self._event(connection, sql, now, row, ("interrupt_superseded", {"name": row["name"]}))
         return changed
 
     def revoke_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:
@@ -327,8 +340,11 @@ class Operations:
         self._mark(connection, sql, now, used, ())
         rows = self.load_thread(connection, lease.graph, lease.thread_id)
         states = {row["jti"]: row["state"] for row in rows}
-        if any(row["checkpoint_id"] < checkpoint_id for row in rows):
-            changed = self.advance(connection, lease.graph, lease.thread_id, checkpoint_id)
+        behind = {row["state"] for row in rows if row["checkpoint_id"] < checkpoint_id}
+        if behind:
+            place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
+            changed = self._settle_older(connection, sql, now, sql.settle_older, place) if "answered" in behind else []
+            changed += self._supersede_older(connection, sql, now, place) if "pending" in behind else []
             states.update((row["jti"], row["state"]) for row in changed)
             rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
         if missing := [jti for jti in seen if jti not in states]:
