@@ -12,9 +12,9 @@ from symfonic_interrupts.ask_user import (
     AskUserResponse,
 )
 from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.engine.delivery import Delivery
 from symfonic_interrupts.engine.janitor import Janitor, SweepReport
 from symfonic_interrupts.engine.point import Approval, InterruptPoint
+from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.saver import InterruptSaver

@@ -22,7 +22,8 @@ from symfonic_interrupts.engine.ask_user_tool import ask_user_tool
 from symfonic_interrupts.engine.context import Engine, Subscriber
 from symfonic_interrupts.engine.janitor import Janitor
 from symfonic_interrupts.engine.point import InterruptPoint, Node
-from symfonic_interrupts.engine.resume import ResumeAdapter, RunKwargs
+from symfonic_interrupts.engine.recovery import RunKwargs
+from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError

@@ -7,8 +7,6 @@ task at once, and goes on until the planner has nothing left to do.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.types import Command
@@ -19,50 +17,12 @@ from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
 from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks, was_used
+from symfonic_interrupts.engine.progress import Delivery, Progress, at_breakpoint, custom_chunk, jtis_of, native_values
 from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import CallSaver, Emit, ReadHistory, ReadState, RunGraph, Steps, transact
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
-from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.store.schema import PauseRow
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What a delivery did.
-
-    Attributes:
-        thread_id: the thread.
-        output: what the graph's own `invoke` would return; None after a stream.
-        applied: interrupt ids of answers that are now part of the graph's state.
-        unused: interrupt ids of answers that the graph finished without.
-        open: the thread's open pauses now, with their tokens.
-        error: what the graph raised; only where several threads are delivered at once, else it is raised.
-    """
-
-    thread_id: str
-    output: Any = field(default=None, repr=False)
-    applied: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
-    open: tuple[PauseEvent, ...] = ()
-    error: Exception | None = None
-    ran: bool = False
-
-
-@dataclass(slots=True)
-class _Progress:
-    rows: list[PauseRow]
-    output: Any = None
-    ran: bool = False
-    ended: dict[str, str] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    over: bool = False
-
-    def note_ends(self, rows: list[PauseRow]) -> None:
-        """Keep how answers ended, by jti."""
-        for row in rows:
-            self.ended[row["jti"]] = row["state"]
-            self.ids[row["jti"]] = row["interrupt_id"]
 
 
 class Deliverer:
@@ -98,7 +58,7 @@ class Deliverer:
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
         wait = self._engine.config.lease_wait * (0 if recovering else 1)
         keeper, rows = held or (yield from take_lease(self._engine, self._saver.graph, thread_id, wait))
-        progress = _Progress(rows)
+        progress = Progress(rows)
         clean = False
         try:
             crashed = crashed or keeper.lease.taken_over
@@ -122,7 +82,7 @@ class Deliverer:
         thread_id: str,
         kwargs: dict[str, Any],
         keeper: LeaseKeeper,
-        progress: _Progress,
+        progress: Progress,
         *,
         recovering: bool,
         crashed: bool,
@@ -148,12 +108,12 @@ class Deliverer:
             step = yield from self._plan(
                 head, progress, frozenset(tried), has_work=has_work, retry_failed=not recovering
             )
-            yield from self._settle(thread_id, progress, _jtis(step.applied), _jtis(step.unused))
+            yield from self._settle(thread_id, progress, jtis_of(step.applied), jtis_of(step.unused))
             if not step.resume and not step.proceed:
                 return
             answers = [row for together in step.resume.values() for row in together]
-            tried.update(_jtis(answers))
-            keeper.sent.update(_jtis(answers))
+            tried.update(jtis_of(answers))
+            keeper.sent.update(jtis_of(answers))
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 yield Keep(keeper)
@@ -171,10 +131,10 @@ class Deliverer:
                     return
 
     def _plan(
-        self, head: Any, progress: _Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
+        self, head: Any, progress: Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
     ) -> Steps[Plan]:
         answered = [row for row in progress.rows if row["state"] == "answered"]
-        values = _native_values(answered)
+        values = native_values(answered)
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
         leaves = yield from self._leaves(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
@@ -206,7 +166,7 @@ class Deliverer:
         """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
         answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
         leaves = yield from self._leaves(answered, {})
-        values = _native_values(answered)
+        values = native_values(answered)
         return [
             row["jti"]
             for row in answered
@@ -217,7 +177,7 @@ class Deliverer:
         """Whether the run that died left more than open questions, and does not just stand at a static breakpoint."""
         history = yield ReadHistory({"configurable": {"thread_id": thread_id}}, 2)
         tasks = read_tasks(head.pending_writes)
-        if not tasks and _at_breakpoint(self._graph, history):
+        if not tasks and at_breakpoint(self._graph, history):
             return False
         known = {row["interrupt_id"] for row in rows}
         for task in history[0].tasks:
@@ -233,7 +193,7 @@ class Deliverer:
             place["checkpoint_id"] = checkpoint_id
         return CallSaver("get_tuple", ({"configurable": place},))
 
-    def _settle(self, thread_id: str, progress: _Progress, applied: list[str], unused: list[str]) -> Steps[None]:
+    def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Steps[None]:
         if applied or unused:
             moved, progress.rows = yield transact(
                 self._engine.operations.settle, self._saver.graph, thread_id, applied, unused
@@ -298,13 +258,13 @@ class Deliverer:
 
     # -- what is told of it
 
-    def _report(self, thread_id: str, kwargs: dict[str, Any], progress: _Progress) -> Steps[Delivery]:
+    def _report(self, thread_id: str, kwargs: dict[str, Any], progress: Progress) -> Steps[Delivery]:
         standing = [row for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
         pauses = open_events(self._engine, standing)
         output = progress.output
         if not progress.ran:
             for event in pauses:
-                if (chunk := _custom_chunk(self._graph, kwargs, event)) is not None:
+                if (chunk := custom_chunk(self._graph, kwargs, event)) is not None:
                     yield Emit(chunk)
             state = yield ReadState({"configurable": {"thread_id": thread_id}})
             output = dict(state.values) if isinstance(state.values, dict) else state.values
@@ -321,35 +281,3 @@ class Deliverer:
             open=tuple(pauses),
             ran=progress.ran,
         )
-
-
-def _native_values(answered: list[PauseRow]) -> dict[str, Any]:
-    """By jti, what a native node is sent."""
-    return {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]}
-
-
-def _jtis(rows: list[PauseRow]) -> list[str]:
-    return [row["jti"] for row in rows]
-
-
-def _at_breakpoint(graph: Any, history: list[Any]) -> bool:
-    before, after = graph.interrupt_before_nodes, graph.interrupt_after_nodes
-    ran = history[1].next if len(history) > 1 else ()
-    return _names_one(before, history[0].next) or _names_one(after, ran)
-
-
-def _names_one(breakpoints: Any, nodes: Any) -> bool:
-    return bool(nodes) if breakpoints == "*" else bool(set(breakpoints) & set(nodes))
-
-
-def _custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
-    """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
-    mode: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
-    several = isinstance(mode, list | tuple)
-    if mode != "custom" and not (several and "custom" in mode):
-        return None
-    if kwargs.get("version") == "v2":
-        return {"type": "custom", "ns": (), "data": event}
-    if kwargs.get("subgraphs"):
-        return ((), "custom", event) if several else ((), event)
-    return ("custom", event) if several else event

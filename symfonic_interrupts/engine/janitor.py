@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.delivery import Delivery
+from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, expiry_event, expiry_record
 from symfonic_interrupts.engine.steps import Steps, aperform, perform, transact
@@ -128,7 +128,7 @@ class Janitor:
                 break
         deliveries = []
         for thread_id in dict.fromkeys(defaulted.values()):
-            delivery = yield from self._adapter.deliver_apart(thread_id, recovering=False)
+            delivery = yield from self._adapter.recovery.deliver_apart(thread_id, recovering=False)
             assert delivery is not None
             deliveries.append(delivery)
         return SweepReport(tuple(events), tuple(defaulted), tuple(deliveries), tuple(refused), tuple(unknown))

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import inspect
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.runnables.config import set_config_context
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
-from langgraph.runtime import get_runtime
 from langgraph.types import Interrupt
 
 from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
 from symfonic_interrupts.engine.context import LEASE, Engine
 from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import LeaseKeeper
 from symfonic_interrupts.engine.native import NativeAnswers, native_question
 from symfonic_interrupts.engine.planner import interrupts_in, is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Execution, Question
-from symfonic_interrupts.engine.rows import new_row, pause_event, pause_record, used_answer_event
-from symfonic_interrupts.engine.steps import CallSaver, Steps, WaitFor, transact
-from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.engine.rows import new_row, pause_record, used_answer_event
+from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
-
-MOST_REMEMBERED = 10_000
-PUT_WAIT_SECONDS = 60.0
-
-Config = Any
-"""LangGraph's `RunnableConfig`, whose `configurable` has more keys than its type says."""
-
-
-class Remembered(OrderedDict[Any, Any]):
-    """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
-
-    def note(self, key: Any, value: Any = True) -> None:
-        self[key] = value
-        while len(self) > MOST_REMEMBERED:
-            self.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -67,9 +48,8 @@ class Recorder:
         self.natives = NativeAnswers()
         self._lock = threading.Lock()
         self._paused = Remembered()
-        self._durable = Remembered()
-        self._emitted = Remembered()
-        self._outbox = Remembered()
+        self._puts = PutWatch()
+        self._announcer = Announcer(engine)
         self._loaded = Remembered()
         self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters
 
@@ -86,7 +66,7 @@ class Recorder:
         if place.get("checkpoint_ns", ""):
             return found
         key = (str(place["thread_id"]), place["checkpoint_id"])
-        self._put_ended(key)
+        self._puts.ended(key)
         writes = found.pending_writes or ()
         tasks = read_tasks(writes) if any(channel == INTERRUPT for _, channel, _ in writes) else {}
         with self._lock:
@@ -113,7 +93,7 @@ class Recorder:
             LEASE in place
             or (thread_id, place.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
-            or thread_id in self._outbox
+            or self._announcer.any_for(thread_id)
             or self._engine.executions.any_of(thread_id)
             or self.natives.any_of(thread_id)
         )
@@ -125,10 +105,10 @@ class Recorder:
         try:
             yield
         except BaseException:
-            self._put_failed(thread_id)
+            self._puts.failed(thread_id)
             raise
         if not config["configurable"].get("checkpoint_ns", ""):
-            self._put_ended((thread_id, checkpoint["id"]))
+            self._puts.ended((thread_id, checkpoint["id"]))
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
@@ -152,16 +132,16 @@ class Recorder:
         try:
             result = yield CallSaver("put", args)
         except BaseException:
-            self._put_failed(thread_id)
+            self._puts.failed(thread_id)
             raise
-        self._put_ended((thread_id, checkpoint["id"]))
+        self._puts.ended((thread_id, checkpoint["id"]))
         with self._lock:
             left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
         if (left or used or metadata.get("source") == "fork") and lease is None:
             # a delivery closes what it leaves behind when it ends
             yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"], settle=False)
         self._engine.executions.drop(over)
-        self._emit(config, names.NULL_TASK_ID, self._outgoing(thread_id))
+        self._announcer.emit(config, names.NULL_TASK_ID, self._announcer.outgoing(thread_id))
         return result
 
     # -- put_writes
@@ -198,16 +178,16 @@ class Recorder:
         writing = self._read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         if writing.rows:
-            yield from self._wait_for_checkpoint(thread_id, place["checkpoint_id"])
+            yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
             opened = yield from self._open(place.get(LEASE), thread_id, writing)
         elif writing.used or writing.unused:
             yield from self._mark(place.get(LEASE), thread_id, writing.used, writing.unused, note=writing.hidden)
         yield CallSaver("put_writes", args)
         self._engine.executions.drop(writing.executions)
         if is_root:
-            events: list[PauseEvent | AnswerEvent] = list(self._outgoing(thread_id))
-            events += self._new_pauses(place, opened)
-            self._emit(config, task_id, events)
+            events: list[PauseEvent | AnswerEvent] = list(self._announcer.outgoing(thread_id))
+            events += self._announcer.new_pauses(place, opened)
+            self._announcer.emit(config, task_id, events)
 
     def _read(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, *, is_root: bool) -> Writing:
         executions = self._engine.executions
@@ -303,7 +283,7 @@ class Recorder:
             lease.sent.difference_update(used)
             lease.used.update(used)
             lease.used.difference_update(unused)
-        self._queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
+        self._announcer.queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
 
     def _used(self, execution: Execution) -> dict[str, AnswerEvent]:
         with execution.lock:
@@ -312,76 +292,6 @@ class Recorder:
             a.receipt.jti: used_answer_event(a, execution.asked.get(a.receipt.interrupt_id), execution.info.run_id)
             for a in used
         }
-
-    # -- the order of checkpoint and writes
-
-    def _wait_for_checkpoint(self, thread_id: str, checkpoint_id: str) -> Steps[None]:
-        # Under durability "async" a checkpoint is put in the background, and a question can come before it is stored.
-        key = (thread_id, checkpoint_id)
-        with self._lock:
-            if self._durable.get(key) is True:
-                return
-            signal = self._durable.get(key) or concurrent.futures.Future()
-            self._durable.note(key, signal)
-        if not (yield WaitFor(signal, PUT_WAIT_SECONDS)):
-            raise StoreError(
-                "the checkpoint of a pause was not stored, so the pause is not opened; run the thread again"
-            )
-
-    def _put_ended(self, key: tuple[str, str]) -> None:
-        with self._lock:
-            signal = self._durable.get(key)
-            self._durable.note(key)
-        if isinstance(signal, concurrent.futures.Future):
-            signal.set_result(True)
-
-    def _put_failed(self, thread_id: str) -> None:
-        # LangGraph does not try the puts after a failed one: whoever waits for them would wait in vain
-        with self._lock:
-            waiting = [key for key, signal in self._durable.items() if key[0] == thread_id and signal is not True]
-            signals = [self._durable.pop(key) for key in waiting]
-        for signal in signals:
-            signal.set_result(False)
-
-    # -- announcing
-
-    def _queue(self, thread_id: str, events: list[AnswerEvent]) -> None:
-        if events:
-            with self._lock:
-                self._outbox.note(thread_id, [*self._outbox.get(thread_id, []), *events])
-
-    def _outgoing(self, thread_id: str) -> list[AnswerEvent]:
-        with self._lock:
-            found: list[AnswerEvent] = self._outbox.pop(thread_id, [])
-        return found
-
-    def _new_pauses(self, place: Config, opened: list[PauseRow]) -> list[PauseEvent]:
-        """The events of pending rows, each once in a run."""
-        runtime = place.get(names.RUNTIME)
-        events = []
-        for row in opened:
-            key = (id(runtime), row["jti"])
-            with self._lock:
-                told = key in self._emitted
-                self._emitted.note(key, runtime)  # holding the runtime keeps its id from being another's
-            if row["state"] == "pending" and not told:
-                events.append(pause_event(self._engine, row))
-        return events
-
-    @staticmethod
-    def _emit(config: Config, task_id: str, events: Sequence[PauseEvent | AnswerEvent]) -> None:
-        place = config["configurable"]
-        if not events or place.get(names.RUNTIME) is None:
-            return
-        own = names.task_ns("", "x", task_id)
-        there: Config = {**config, "configurable": {**place, "checkpoint_ns": own}}
-        with set_config_context(there) as context:
-            for event in events:
-                context.run(_write, event)
-
-
-def _write(event: PauseEvent | AnswerEvent) -> None:
-    get_runtime().stream_writer(event)
 
 
 @contextmanager

@@ -5,18 +5,18 @@ Each call is written once as steps (`redeem`, `delivery`) and offered sync and a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.delivery import Deliverer, Delivery
+from symfonic_interrupts.engine.delivery import Deliverer
 from symfonic_interrupts.engine.lifecycle import Lifecycle
-from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.listing import list_pending
+from symfonic_interrupts.engine.progress import Delivery
+from symfonic_interrupts.engine.recovery import Recovery, RunKwargs
 from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
-from symfonic_interrupts.engine.rows import open_events, scope_of
 from symfonic_interrupts.engine.steps import (
-    CallSaver,
     Steps,
     Tools,
     aperform,
@@ -26,15 +26,9 @@ from symfonic_interrupts.engine.steps import (
     transact,
 )
 from symfonic_interrupts.engine.wiring import check_graph
-from symfonic_interrupts.errors import AnswerUnused, ThreadBusy
+from symfonic_interrupts.errors import AnswerUnused
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.schema import PauseRow
-
-RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
-"""Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
-
-MOST_PENDING = 1000
 
 
 class ResumeAdapter:
@@ -45,9 +39,9 @@ class ResumeAdapter:
         self.graph = graph
         self.graph_name = saver.graph
         self._engine = engine
-        self._run_kwargs = run_kwargs
         self._redeemer = Redeemer(engine, saver.graph)
         self._deliverer = Deliverer(engine, graph, saver)
+        self._recovery = Recovery(engine, saver.graph, self._deliverer, run_kwargs)
         self._lifecycle = Lifecycle(engine, saver.graph, self._redeemer)
         self._tools = Tools(engine.database, saver.inner, graph)
 
@@ -270,7 +264,10 @@ class ResumeAdapter:
         Raises:
             ScopeRequired, StoreError
         """
-        return perform(self._pending(scope, include_sub_scopes, name, thread_id, limit, after), self._tools)
+        return perform(
+            list_pending(self._engine, self.graph_name, scope, include_sub_scopes, name, thread_id, limit, after),
+            self._tools,
+        )
 
     async def apending(
         self,
@@ -283,33 +280,10 @@ class ResumeAdapter:
         after: str | None = None,
     ) -> list[PauseEvent]:
         """`pending` for coroutines."""
-        return await aperform(self._pending(scope, include_sub_scopes, name, thread_id, limit, after), self._tools)
-
-    def _pending(
-        self,
-        scope: FrameworkTenantScope | None,
-        include_sub_scopes: bool,
-        name: str | None,
-        thread_id: str | None,
-        limit: int,
-        after: str | None,
-    ) -> Steps[list[PauseEvent]]:
-        engine = self._engine
-        engine.database.check_open()
-        if not 1 <= limit <= MOST_PENDING:
-            raise ValueError(f"limit must be 1 to {MOST_PENDING}")
-        crossing = [r.name for r in engine.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
-        rows = yield transact(
-            engine.operations.list_open,
-            graph=self.graph_name,
-            scope=engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"),
-            sub_scope_names=crossing,
-            name=name,
-            thread_id=None if thread_id is None else str(thread_id),  # as LangGraph does
-            limit=limit,
-            after=after,
+        return await aperform(
+            list_pending(self._engine, self.graph_name, scope, include_sub_scopes, name, thread_id, limit, after),
+            self._tools,
         )
-        return open_events(engine, rows)
 
     def recover(self, limit: int | None = None) -> list[Delivery]:
         """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.
@@ -319,61 +293,11 @@ class ResumeAdapter:
         Args:
             limit: at most so many threads.
         """
-        return perform(self._recover(limit), self._tools)
+        return perform(self._recovery.recover(limit), self._tools)
 
     async def arecover(self, limit: int | None = None) -> list[Delivery]:
         """`recover` for coroutines."""
-        return await aperform(self._recover(limit), self._tools)
-
-    def _recover(self, limit: int | None) -> Steps[list[Delivery]]:
-        engine = self._engine
-        engine.database.check_open()
-        undelivered, lapsed, unconfirmed = yield transact(
-            engine.operations.list_unfinished,
-            self.graph_name,
-            created_before=engine.now() - engine.config.lease_ttl,
-            most=limit or MOST_PENDING,
-        )
-        half_open = yield from self._without_interrupt(unconfirmed)
-        crashed = {*lapsed, *half_open}
-        deliveries = []
-        for thread_id in list(dict.fromkeys([*undelivered, *lapsed, *half_open]))[:limit]:
-            delivery = yield from self.deliver_apart(thread_id, recovering=True, crashed=thread_id in crashed)
-            if delivery is not None:
-                deliveries.append(delivery)
-        return deliveries
-
-    def _without_interrupt(self, rows: list[PauseRow]) -> Steps[list[str]]:
-        """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
-        found: list[str] = []
-        confirmed: list[str] = []
-        for row in rows:
-            place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
-            head = yield CallSaver("get_tuple", ({"configurable": place},))
-            if head is None:
-                continue
-            at = head.config["configurable"]["checkpoint_id"]
-            if at <= row["checkpoint_id"] and is_pending(row, read_tasks(head.pending_writes)) is None:
-                found.append(row["thread_id"])
-            else:
-                confirmed.append(row["jti"])
-        if confirmed:
-            yield transact(self._engine.operations.confirm, confirmed)
-        return found
-
-    def deliver_apart(self, thread_id: str, *, recovering: bool, crashed: bool = False) -> Steps[Delivery | None]:
-        """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
-        try:
-            kwargs: dict[str, Any] = {}
-            if self._run_kwargs is not None:
-                latest = yield transact(self._engine.operations.load_latest, self.graph_name, thread_id)
-                if latest is not None:
-                    kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
-            return (yield from self._deliverer.deliver(thread_id, kwargs, recovering=recovering, crashed=crashed))
-        except ThreadBusy as error:
-            return None if recovering else Delivery(thread_id, error=error)
-        except Exception as error:
-            return Delivery(thread_id, error=error)
+        return await aperform(self._recovery.recover(limit), self._tools)
 
     def belongs_to(self, engine: Engine) -> bool:
         """Whether it was made by the `Interrupts` that has this engine."""
@@ -383,6 +307,11 @@ class ResumeAdapter:
     def tools(self) -> Tools:
         """What this adapter's steps are carried out with; for the janitor."""
         return self._tools
+
+    @property
+    def recovery(self) -> Recovery:
+        """For the janitor: its threads have no caller either."""
+        return self._recovery
 
     @property
     def redeemer(self) -> Redeemer:

@@ -1,0 +1,123 @@
+"""When a pause may be announced, and how: after its checkpoint is stored, once in a run, in the stream's mode "custom"."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables.config import set_config_context
+from langgraph.runtime import get_runtime
+
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.rows import pause_event
+from symfonic_interrupts.engine.steps import Steps, WaitFor
+from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.events import AnswerEvent, PauseEvent
+from symfonic_interrupts.store.schema import PauseRow
+
+MOST_REMEMBERED = 10_000
+PUT_WAIT_SECONDS = 60.0
+
+Config = Any
+"""LangGraph's `RunnableConfig`, whose `configurable` has more keys than its type says."""
+
+
+class Remembered(OrderedDict[Any, Any]):
+    """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
+
+    def note(self, key: Any, value: Any = True) -> None:
+        self[key] = value
+        while len(self) > MOST_REMEMBERED:
+            self.popitem(last=False)
+
+
+class PutWatch:
+    """Knows which root checkpoints are stored. Under durability "async" a question can come before its checkpoint is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._durable = Remembered()
+
+    def wait_for(self, thread_id: str, checkpoint_id: str) -> Steps[None]:
+        # Under durability "async" a checkpoint is put in the background, and a question can come before it is stored.
+        key = (thread_id, checkpoint_id)
+        with self._lock:
+            if self._durable.get(key) is True:
+                return
+            signal = self._durable.get(key) or concurrent.futures.Future()
+            self._durable.note(key, signal)
+        if not (yield WaitFor(signal, PUT_WAIT_SECONDS)):
+            raise StoreError(
+                "the checkpoint of a pause was not stored, so the pause is not opened; run the thread again"
+            )
+
+    def ended(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            signal = self._durable.get(key)
+            self._durable.note(key)
+        if isinstance(signal, concurrent.futures.Future):
+            signal.set_result(True)
+
+    def failed(self, thread_id: str) -> None:
+        # LangGraph does not try the puts after a failed one: whoever waits for them would wait in vain
+        with self._lock:
+            waiting = [key for key, signal in self._durable.items() if key[0] == thread_id and signal is not True]
+            signals = [self._durable.pop(key) for key in waiting]
+        for signal in signals:
+            signal.set_result(False)
+
+
+class Announcer:
+    """Sends events into the stream of the run in which they happen."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._emitted = Remembered()
+        self._outbox = Remembered()
+
+    def any_for(self, thread_id: str) -> bool:
+        """Whether events of this thread wait for the next write at its root."""
+        return thread_id in self._outbox
+
+    def queue(self, thread_id: str, events: list[AnswerEvent]) -> None:
+        if events:
+            with self._lock:
+                self._outbox.note(thread_id, [*self._outbox.get(thread_id, []), *events])
+
+    def outgoing(self, thread_id: str) -> list[AnswerEvent]:
+        with self._lock:
+            found: list[AnswerEvent] = self._outbox.pop(thread_id, [])
+        return found
+
+    def new_pauses(self, place: Config, opened: list[PauseRow]) -> list[PauseEvent]:
+        """The events of pending rows, each once in a run."""
+        runtime = place.get(names.RUNTIME)
+        events = []
+        for row in opened:
+            key = (id(runtime), row["jti"])
+            with self._lock:
+                told = key in self._emitted
+                self._emitted.note(key, runtime)  # holding the runtime keeps its id from being another's
+            if row["state"] == "pending" and not told:
+                events.append(pause_event(self._engine, row))
+        return events
+
+    @staticmethod
+    def emit(config: Config, task_id: str, events: Sequence[PauseEvent | AnswerEvent]) -> None:
+        place = config["configurable"]
+        if not events or place.get(names.RUNTIME) is None:
+            return
+        own = names.task_ns("", "x", task_id)
+        there: Config = {**config, "configurable": {**place, "checkpoint_ns": own}}
+        with set_config_context(there) as context:
+            for event in events:
+                context.run(_write, event)
+
+
+def _write(event: PauseEvent | AnswerEvent) -> None:
+    get_runtime().stream_writer(event)

@@ -1,0 +1,81 @@
+"""How far a delivery has come, and what it tells in the end. Data and pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.store.schema import PauseRow
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a delivery did.
+
+    Attributes:
+        thread_id: the thread.
+        output: what the graph's own `invoke` would return; None after a stream.
+        applied: interrupt ids of answers that are now part of the graph's state.
+        unused: interrupt ids of answers that the graph finished without.
+        open: the thread's open pauses now, with their tokens.
+        error: what the graph raised; only where several threads are delivered at once, else it is raised.
+    """
+
+    thread_id: str
+    output: Any = field(default=None, repr=False)
+    applied: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    open: tuple[PauseEvent, ...] = ()
+    error: Exception | None = None
+    ran: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    rows: list[PauseRow]
+    output: Any = None
+    ran: bool = False
+    ended: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    over: bool = False
+
+    def note_ends(self, rows: list[PauseRow]) -> None:
+        """Keep how answers ended, by jti."""
+        for row in rows:
+            self.ended[row["jti"]] = row["state"]
+            self.ids[row["jti"]] = row["interrupt_id"]
+
+
+def native_values(answered: list[PauseRow]) -> dict[str, Any]:
+    """By jti, what a native node is sent."""
+    return {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]}
+
+
+def jtis_of(rows: list[PauseRow]) -> list[str]:
+    return [row["jti"] for row in rows]
+
+
+def at_breakpoint(graph: Any, history: list[Any]) -> bool:
+    before, after = graph.interrupt_before_nodes, graph.interrupt_after_nodes
+    ran = history[1].next if len(history) > 1 else ()
+    return _names_one(before, history[0].next) or _names_one(after, ran)
+
+
+def _names_one(breakpoints: Any, nodes: Any) -> bool:
+    return bool(nodes) if breakpoints == "*" else bool(set(breakpoints) & set(nodes))
+
+
+def custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
+    """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
+    mode: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
+    several = isinstance(mode, list | tuple)
+    if mode != "custom" and not (several and "custom" in mode):
+        return None
+    if kwargs.get("version") == "v2":
+        return {"type": "custom", "ns": (), "data": event}
+    if kwargs.get("subgraphs"):
+        return ((), "custom", event) if several else ((), event)
+    return ("custom", event) if several else event

@@ -1,0 +1,82 @@
+"""Finding and finishing what a crash left: threads that nobody drives any more and that have not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.delivery import Deliverer
+from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.progress import Delivery
+from symfonic_interrupts.engine.rows import scope_of
+from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.errors import ThreadBusy
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
+
+RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
+"""Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
+
+MOST_UNCONFIRMED = 1000
+"""Pauses that one recovery looks up in their checkpoints, at most; each is looked up once."""
+
+
+class Recovery:
+    """Delivers threads of one graph that no caller waits for."""
+
+    def __init__(self, engine: Engine, graph: str, deliverer: Deliverer, run_kwargs: RunKwargs | None) -> None:
+        self._engine = engine
+        self._graph = graph
+        self._deliverer = deliverer
+        self._run_kwargs = run_kwargs
+
+    def recover(self, limit: int | None) -> Steps[list[Delivery]]:
+        engine = self._engine
+        engine.database.check_open()
+        undelivered, lapsed, unconfirmed = yield transact(
+            engine.operations.list_unfinished,
+            self._graph,
+            created_before=engine.now() - engine.config.lease_ttl,
+            most=limit or MOST_UNCONFIRMED,
+        )
+        half_open = yield from self._without_interrupt(unconfirmed)
+        crashed = {*lapsed, *half_open}
+        deliveries = []
+        for thread_id in list(dict.fromkeys([*undelivered, *lapsed, *half_open]))[:limit]:
+            delivery = yield from self.deliver_apart(thread_id, recovering=True, crashed=thread_id in crashed)
+            if delivery is not None:
+                deliveries.append(delivery)
+        return deliveries
+
+    def _without_interrupt(self, rows: list[PauseRow]) -> Steps[list[str]]:
+        """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
+        found: list[str] = []
+        confirmed: list[str] = []
+        for row in rows:
+            place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+            head = yield CallSaver("get_tuple", ({"configurable": place},))
+            if head is None:
+                continue
+            at = head.config["configurable"]["checkpoint_id"]
+            if at <= row["checkpoint_id"] and is_pending(row, read_tasks(head.pending_writes)) is None:
+                found.append(row["thread_id"])
+            else:
+                confirmed.append(row["jti"])
+        if confirmed:
+            yield transact(self._engine.operations.confirm, confirmed)
+        return found
+
+    def deliver_apart(self, thread_id: str, *, recovering: bool, crashed: bool = False) -> Steps[Delivery | None]:
+        """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
+        try:
+            kwargs: dict[str, Any] = {}
+            if self._run_kwargs is not None:
+                latest = yield transact(self._engine.operations.load_latest, self._graph, thread_id)
+                if latest is not None:
+                    kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
+            return (yield from self._deliverer.deliver(thread_id, kwargs, recovering=recovering, crashed=crashed))
+        except ThreadBusy as error:
+            return None if recovering else Delivery(thread_id, error=error)
+        except Exception as error:
+            return Delivery(thread_id, error=error)

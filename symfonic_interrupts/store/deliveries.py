@@ -1,0 +1,163 @@
+"""The transactions around a delivery: the lease of a thread, and how its answers and questions end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from symfonic_interrupts.store.queries import Queries
+from symfonic_interrupts.store.records import Claim, Conclusion, Lease
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.statements import Statements
+
+
+class Deliveries(Queries):
+    """Holds threads, and settles what a delivery or a newer checkpoint decides."""
+
+    # -- the answer's way through the graph
+
+    def mark_used(self, connection: sa.Connection, used: Iterable[str], unused: Iterable[str] = ()) -> list[str]:
+        """Note that nodes took these answers, before the graph's own write says so. Returns the jtis newly noted."""
+        sql, now = self._sql(connection)
+        return self._mark(connection, sql, now, used, unused)
+
+    def _mark(
+        self,
+        connection: sa.Connection,
+        sql: Statements,
+        now: dict[str, Any],
+        used: Iterable[str],
+        unused: Iterable[str],
+    ) -> list[str]:
+        if unused := list(unused):
+            connection.execute(sql.mark_skipped, {"jtis": unused, **now})
+        if used := list(used):
+            return list(connection.execute(sql.mark_used, {"jtis": used, **now}).scalars())
+        return []
+
+    def _move(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], jtis: Iterable[str], state: str
+    ) -> list[PauseRow]:
+        if not (jtis := list(jtis)):
+            return []
+        change = {"jtis": jtis, "old_state": "answered", "new_state": state}
+        moved = [dict(row) for row in connection.execute(sql.set_states, change).mappings()]
+        if state == "unused":
+            for row in moved:
+                self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))
+        return moved
+
+    # -- delivering
+
+    def take_lease(
+        self, connection: sa.Connection, graph: str, thread_id: str, owner: str, ttl: timedelta
+    ) -> tuple[Lease, list[PauseRow]] | None:
+        """Hold the thread, and read its pauses. None where another worker holds it."""
+        sql, now = self._sql(connection)
+        asked = {"graph": graph, "thread_id": thread_id, "owner": owner, **self._later(sql, ttl), **now}
+        fence = connection.execute(sql.take_lease, asked).scalar()
+        if fence is None:
+            return None
+        return Lease(graph, thread_id, owner, taken_over=fence > 1), self.load_thread(connection, graph, thread_id)
+
+    def renew_lease(self, connection: sa.Connection, lease: Lease, ttl: timedelta) -> bool:
+        """Hold the thread for longer. False where another worker has taken it."""
+        sql, _ = self._sql(connection)
+        return connection.execute(sql.renew_lease, {**lease.parameters(), **self._later(sql, ttl)}).first() is not None
+
+    def end_lease(self, connection: sa.Connection, lease: Lease, *, clean: bool, used: Sequence[str] = ()) -> None:
+        """Give the thread back, noting used answers. Not clean: the row stays, lapsed: the thread is unfinished."""
+        sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
+        if clean:
+            connection.execute(sql.end_lease, lease.parameters())
+        else:
+            connection.execute(sql.lapse_lease, {**lease.parameters(), **now})
+
+    def conclude(
+        self, connection: sa.Connection, lease: Lease, checkpoint_id: str, seen: Sequence[str], used: Sequence[str]
+    ) -> Conclusion:
+        """A run has ended at this checkpoint: close what it left behind, and give the thread back if nothing is left.
+
+        Args:
+            seen: jtis whose states are asked for, too.
+            used: jtis of answers that nodes used in the run.
+        """
+        sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
+        rows = self.load_thread(connection, lease.graph, lease.thread_id)
+        states = {row["jti"]: row["state"] for row in rows}
+        behind = {row["state"] for row in rows if row["checkpoint_id"] < checkpoint_id}
+        if behind:
+            place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
+            changed = self._settle_older(connection, sql, now, sql.settle_older, place) if "answered" in behind else []
+            changed += self._supersede_older(connection, sql, now, place) if "pending" in behind else []
+            states.update((row["jti"], row["state"]) for row in changed)
+            rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
+        if missing := [jti for jti in seen if jti not in states]:
+            states.update(self.states_of(connection, missing))
+        over = not any(row["state"] == "answered" for row in rows)
+        if over:
+            self.end_lease(connection, lease, clean=True)
+        return Conclusion(rows, states, over)
+
+    def settle(
+        self, connection: sa.Connection, graph: str, thread_id: str, applied: Sequence[str], unused: Sequence[str]
+    ) -> tuple[list[PauseRow], list[PauseRow]]:
+        """Record how delivered answers ended. Returns the moved rows, and the thread's pauses as they stand now."""
+        sql, now = self._sql(connection)
+        moved = self._move(connection, sql, now, applied, "applied") + self._move(
+            connection, sql, now, unused, "unused"
+        )
+        return moved, self.load_thread(connection, graph, thread_id)
+
+    # -- a newer checkpoint
+
+    def advance(
+        self,
+        connection: sa.Connection,
+        graph: str,
+        thread_id: str,
+        checkpoint_id: str,
+        *,
+        used: Iterable[str] = (),
+        settle: bool = True,
+    ) -> list[PauseRow]:
+        """The thread moved on to a newer checkpoint: its older questions are superseded, its older answers settled.
+
+        Args:
+            used: answers known to be used, to be noted first.
+            settle: answers not known to be used end as `unused`. Not where only a checkpoint could tell.
+
+        Returns the rows that changed, with their new state.
+        """
+        sql, now = self._sql(connection)
+        self._mark(connection, sql, now, used, ())
+        place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
+        changed = self._settle_older(connection, sql, now, sql.settle_older if settle else sql.settle_used, place)
+        return changed + self._supersede_older(connection, sql, now, place)
+
+    def _settle_older(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], statement: Any, place: dict[str, str]
+    ) -> list[PauseRow]:
+        settled = [dict(row) for row in connection.execute(statement, place).mappings()]
+        for row in settled:
+            if row["state"] == "unused":
+                self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))
+        return settled
+
+    def _supersede_older(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], place: dict[str, str]
+    ) -> list[PauseRow]:
+        claim = Claim("superseded", "superseded")
+        closed = connection.execute(sql.claim_older, {**place, **claim.parameters(), **now}).all()
+        if not closed:
+            return []
+        change = {"jtis": [row.jti for row in closed], "old_state": "pending", "new_state": "superseded"}
+        changed = [dict(row) for row in connection.execute(sql.set_states, change).mappings()]
+        for row in changed:
+            self._event(connection, sql, now, row, ("interrupt_superseded", {"name": row["name"]}))
+        return changed

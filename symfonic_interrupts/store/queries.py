@@ -1,0 +1,117 @@
+"""The transactions that only read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.records import Transactions, reads
+from symfonic_interrupts.store.schema import PauseRow, pauses
+
+
+class Queries(Transactions):
+    """Reads pauses, answers and threads."""
+
+    @reads
+    def load_pause(self, connection: sa.Connection, jti: str) -> tuple[PauseRow | None, str | None]:
+        """The pause whose current token has this jti, with `overdue` and what is recorded of its answer; else the
+        outcome recorded for a token that no pause has any more."""
+        sql, now = self._sql(connection)
+        row = connection.execute(sql.load_pause, {"jti": jti, **now}).mappings().first()
+        if row is not None:
+            return dict(row), None
+        return None, connection.execute(sql.load_outcome, {"jti": jti}).scalar()
+
+    @reads
+    def find_pause(self, connection: sa.Connection, graph: str, interrupt_id: str) -> PauseRow | None:
+        """The newest row of a pause, with `overdue`."""
+        sql, now = self._sql(connection)
+        asked = {"graph": graph, "interrupt_id": interrupt_id, **now}
+        row = connection.execute(sql.find_by_id, asked).mappings().first()
+        return None if row is None else dict(row)
+
+    @reads
+    def keys_in_use(self, connection: sa.Connection) -> dict[str, int]:
+        """How many rows and receipts of pauses that may still be answered, delivered or reissued each key has signed."""
+        sql, _ = self._sql(connection)
+        counts = Counter({row[0]: row[1] for row in connection.execute(sql.keys_in_use)})
+        for receipt in connection.execute(sql.undelivered_receipts).scalars():
+            counts[json.loads(receipt)["kid"]] += 1
+        return dict(counts)
+
+    @reads
+    def load_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:
+        """The thread's pending and answered pauses, oldest first."""
+        sql, now = self._sql(connection)
+        return [dict(row) for row in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
+
+    @reads
+    def states_of(self, connection: sa.Connection, jtis: Sequence[str]) -> dict[str, str]:
+        """The states of the pauses that have these tokens."""
+        sql, _ = self._sql(connection)
+        return {row.jti: row.state for row in connection.execute(sql.states_of, {"jtis": list(jtis)})}
+
+    @reads
+    def load_latest(self, connection: sa.Connection, graph: str, thread_id: str) -> PauseRow | None:
+        """The thread's newest pause, in any state."""
+        sql, _ = self._sql(connection)
+        row = connection.execute(sql.load_latest, {"graph": graph, "thread_id": thread_id}).mappings().first()
+        return None if row is None else dict(row)
+
+    @reads
+    def list_open(
+        self,
+        connection: sa.Connection,
+        *,
+        graph: str,
+        scope: FrameworkTenantScope,
+        sub_scope_names: Sequence[str] | None,
+        name: str | None,
+        thread_id: str | None,
+        limit: int,
+        after: str | None,
+    ) -> list[PauseRow]:
+        """Open pauses of the scope, newest first; with `sub_scope_names`, those below it of these points too."""
+        sql, now = self._sql(connection)
+        column = pauses.c
+        exact = column.scope_hash == scope.scope_hash
+        if sub_scope_names:
+            below = [column.tenant_id == scope.tenant_id, column.name.in_(sub_scope_names)]
+            below += [column.sub_tenant_id == scope.sub_tenant_id] if scope.sub_tenant_id is not None else []
+            below += [column.namespace == scope.namespace] if scope.namespace is not None else []
+            exact = sa.or_(exact, sa.and_(*below))
+        query = sql.open_in_time.where(column.tenant_id == scope.tenant_id, column.graph == graph, exact)
+        if name is not None:
+            query = query.where(column.name == name)
+        if thread_id is not None:
+            query = query.where(column.thread_id == thread_id)
+        if after is not None:
+            seen = sa.select(sa.func.max(column.id)).where(column.interrupt_id == after, column.graph == graph)
+            query = query.where(column.id < seen.scalar_subquery())
+        query = query.order_by(column.id.desc()).limit(limit)
+        return [dict(row) for row in connection.execute(query, now).mappings()]
+
+    @reads
+    def list_due(self, connection: sa.Connection, graph: str, *, above: int, most: int) -> list[PauseRow]:
+        """Pending pauses whose time is over, by id from `above` on."""
+        sql, now = self._sql(connection)
+        asked = {"graph": graph, "above": above, "most": most, **now}
+        return [dict(row) for row in connection.execute(sql.due, asked).mappings()]
+
+    @reads
+    def list_unfinished(
+        self, connection: sa.Connection, graph: str, *, created_before: datetime, most: int
+    ) -> tuple[list[str], list[str], list[PauseRow]]:
+        """What a crash may have left, skipping threads that are being driven: threads with undelivered answers, threads
+        with a lapsed lease, and pending pauses never seen in their checkpoint."""
+        sql, now = self._sql(connection)
+        place = {"graph": graph, **now}
+        undelivered = list(connection.execute(sql.undelivered_threads, place).scalars())
+        lapsed = list(connection.execute(sql.lapsed_threads, place).scalars())
+        asked = {**place, "created_before": created_before, "most": most}
+        return undelivered, lapsed, [dict(row) for row in connection.execute(sql.unconfirmed, asked).mappings()]

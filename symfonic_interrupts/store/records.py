@@ -1,0 +1,101 @@
+"""What the store's transactions are made of: the values they take and give, and what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.statements import Statements, statements
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def reads(body: F) -> F:
+    """Mark a transaction body that only reads: SQLite need not take its write lock for it."""
+    body.reads = True  # type: ignore[attr-defined]
+    return body
+
+
+Event = tuple[str, Any]
+"""The type of an event row, and its body as JSON data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """How a pause leaves `pending`.
+
+    Attributes:
+        outcome: what is recorded of the token: `answered`, `expired`, `superseded`, `revoked`.
+        state: the row's new state.
+        response: canonical JSON of the answer, where there is one.
+    """
+
+    outcome: str
+    state: str
+    response: str | None = None
+    response_hash: str | None = None
+    receipt: str | None = None
+    actor: str | None = None
+    scope_hash: str | None = None
+    defaulted: bool = False
+    idempotency_key: str | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        return {f"c_{field.name}": getattr(self, field.name) for field in fields(self) if field.name != "state"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's hold on a thread. `taken_over`: the one before it did not end cleanly."""
+
+    graph: str
+    thread_id: str
+    owner: str
+    taken_over: bool
+
+    def parameters(self) -> dict[str, str]:
+        return {"the_graph": self.graph, "the_thread": self.thread_id, "the_owner": self.owner}
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How a thread stands after a run. `over`: no answer is left to deliver, and the lease is given back."""
+
+    rows: list[PauseRow]
+    states: dict[str, str]
+    over: bool
+
+
+class Transactions:
+    """What all transaction bodies share. `now` is asked of the clock only where the database has none.
+
+    Args:
+        clock: for SQLite; PostgreSQL decides by its own.
+    """
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
+    def _sql(self, connection: sa.Connection) -> tuple[Statements, dict[str, Any]]:
+        sql = statements(connection.dialect.name)
+        return sql, {} if sql.is_postgres else {"now": self._clock()}
+
+    def _later(self, sql: Statements, ttl: timedelta) -> dict[str, Any]:
+        return {"ttl": ttl} if sql.is_postgres else {"later": self._clock() + ttl}
+
+    @staticmethod
+    def _in(graph: str, thread_id: str, now: dict[str, Any]) -> dict[str, Any]:
+        return {"graph": graph, "thread_id": thread_id, **now}
+
+    @staticmethod
+    def _event(connection: sa.Connection, sql: Statements, now: dict[str, Any], row: PauseRow, event: Event) -> None:
+        kind, body = event
+        columns = ("graph", "thread_id", "interrupt_id", "name", "tenant_id", "sub_tenant_id", "namespace")
+        values = {column: row[column] for column in columns}
+        connection.execute(sql.add_event, {**values, "type": kind, "body": canonical_json(body), **now})
