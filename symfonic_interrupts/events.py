@@ -1,7 +1,8 @@
 """What is told to the outside: six events, frozen, told apart by `type`.
 
 An event travels in a LangGraph stream of mode "custom", is returned by `pending` and `sweep`, and stands in the table
-`interrupt_events` (there always without its token). A token is an attribute and in `model_dump`, never in a repr.
+`interrupt_events` (there always without its token). A token is an attribute and in `model_dump`, never in a repr; nor
+are payloads and responses.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class InterruptEvent(_Event):
     type: Literal["interrupt"] = "interrupt"
     name: str
     pause_token: Annotated[str, Field(repr=False)]
-    payload: Any
+    payload: Annotated[Any, Field(repr=False)]
     expires_at: datetime
     interrupt_id: str
     thread_id: str
@@ -53,7 +54,7 @@ class InterruptResolvedEvent(_Event):
     type: Literal["interrupt_resolved"] = "interrupt_resolved"
     name: str
     interrupt_id: str
-    response: Any
+    response: Annotated[Any, Field(repr=False)]
     time_to_resolve_seconds: float
     defaulted: bool
     thread_id: str
@@ -87,7 +88,7 @@ class AskUserQuestionEvent(_Event):
 
     type: Literal["ask_user_question"] = "ask_user_question"
     pause_token: Annotated[str, Field(repr=False)]
-    request: AskUserRequest
+    request: Annotated[AskUserRequest, Field(repr=False)]
     tool_call_id: str | None = None
     expires_at: datetime
     interrupt_id: str
@@ -117,7 +118,7 @@ class AskUserAnsweredEvent(_Event):
 
     type: Literal["ask_user_answered"] = "ask_user_answered"
     tool_call_id: str | None = None
-    selected_labels: list[str]
+    selected_labels: Annotated[list[str], Field(repr=False)]
     has_other: bool
     time_to_answer_seconds: float
     defaulted: bool

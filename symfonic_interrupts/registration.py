@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.config import FrameworkConfig
@@ -26,6 +25,7 @@ from symfonic_interrupts.errors import (
     ResponseInvalid,
     UnknownInterrupt,
 )
+from symfonic_interrupts.json_models import answer_text, changed, errors_of, model_text, payload_text, same, summary_of
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 _NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
@@ -121,17 +121,16 @@ class InterruptRegistration:
             raise PayloadInvalid(
                 f"{self.name}: payload must be a {self.payload_schema.__name__}, not {type(payload).__name__}"
             )
+        text, problem = "", PayloadInvalid("")
         try:
-            text = _model_text(payload)
-            self.payload_schema.model_validate_json(text)
-            if not _same(type(payload).model_validate_json(text), payload):
-                raise ValueError(_changed(payload))
+            text = payload_text(payload, self.payload_schema)
         except ValidationError as error:
-            raise PayloadInvalid(
-                f"{self.name}: payload does not come back from its own JSON: {_where(error)}", errors=_errors(error)
-            ) from None
+            message = f"{self.name}: payload does not come back from its own JSON: {summary_of(error)}"
+            problem = PayloadInvalid(message, errors=errors_of(error))
         except ValueError as error:
-            raise PayloadInvalid(f"{self.name}: payload: {error}") from None
+            problem = PayloadInvalid(f"{self.name}: payload: {error}")
+        if not text:
+            raise problem  # outside: the context would show the value
         _check_size(text, limit, PayloadInvalid, f"{self.name}: payload", "max_payload_bytes")
         return text
 
@@ -150,10 +149,10 @@ class InterruptRegistration:
         try:
             return self.payload_schema.model_validate(value)
         except ValidationError as error:
-            raise PayloadInvalid(
-                f"{self.name}: interrupt() in node {node!r} does not fit {self.payload_schema.__name__}: {_where(error)}",
-                errors=_errors(error),
-            ) from None
+            schema = self.payload_schema.__name__
+            message = f"{self.name}: interrupt() in node {node!r} does not fit {schema}: {summary_of(error)}"
+            problem = PayloadInvalid(message, errors=errors_of(error))
+        raise problem
 
     def response_text(self, response: Any, *, payload_text: str | None = None, limit: int | None = None) -> str:
         """Validate an answer, and return its canonical JSON.
@@ -170,36 +169,51 @@ class InterruptRegistration:
         if isinstance(response, BaseModel) and not given:
             kind, wanted = type(response).__name__, self.response_schema.__name__
             raise ResponseInvalid(f"{self.name}: the answer must be a {wanted} or plain JSON data, not a {kind}")
+        problem: ResponseInvalid | None = None
         try:
-            text = _model_text(response) if given else canonical_json(response)
+            text = model_text(response) if given else canonical_json(response)
             _check_size(text, limit, ResponseInvalid, f"{self.name}: response", "max_response_bytes")
             model = self.response_schema.model_validate_json(text)
+            if given and not same(model, response):
+                raise ValueError(changed(response) + ", or give plain JSON data")
+            text = text if given else answer_text(model, text, self.response_schema)
+            if payload_text is not None:
+                self._check_against(model, payload_text)
         except ValidationError as error:
-            raise ResponseInvalid(
-                f"{self.name}: the answer does not fit {self.response_schema.__name__}: {_where(error)}",
-                errors=_errors(error),
-            ) from None
+            message = f"{self.name}: the answer does not fit {self.response_schema.__name__}: {summary_of(error)}"
+            problem = ResponseInvalid(message, errors=errors_of(error))
         except ValueError as error:
-            raise ResponseInvalid(f"{self.name}: response: {error}") from None
-        if given and not _same(model, response):
-            raise ResponseInvalid(f"{self.name}: {_changed(response)}, or give plain JSON data")
-        if payload_text is not None and self.validate_response is not None:
-            try:
-                self.validate_response(model, self.payload_from_text(payload_text))
-            except ValidationError as error:
-                message = f"{self.name}: validate_response refused the answer: {_where(error)}"
-                raise ResponseInvalid(message, errors=_errors(error)) from None
-            except (ValueError, AssertionError) as error:
-                message = str(error) or "refused"
-                raise ResponseInvalid(
-                    f"{self.name}: validate_response refused the answer: {message}",
-                    errors=[{"type": "value_error", "loc": (), "msg": message}],
-                ) from None
+            problem = ResponseInvalid(f"{self.name}: response: {error}")
+        if problem is not None:
+            raise problem  # outside: the context would show the answer
         return text
 
+    def _check_against(self, response: BaseModel, payload: str) -> None:
+        if self.validate_response is None:
+            return
+        try:
+            self.validate_response(response, self.payload_from_text(payload))
+            return
+        except ValidationError as error:
+            message, errors = summary_of(error), errors_of(error)
+        except (ValueError, AssertionError) as error:
+            message = str(error) or "refused"
+            errors = [{"type": "value_error", "loc": (), "msg": message}]
+        raise ResponseInvalid(f"{self.name}: validate_response refused the answer: {message}", errors=errors)
+
     def response_from_text(self, text: str) -> BaseModel:
-        """The response model from its stored canonical JSON."""
-        return self.response_schema.model_validate_json(text)
+        """The response model from its stored canonical JSON.
+
+        Raises:
+            ResponseInvalid: the schema accepted it when it was answered and does not any more.
+        """
+        try:
+            return self.response_schema.model_validate_json(text)
+        except ValidationError as error:
+            schema = self.response_schema.__name__
+            message = f"{self.name}: the stored answer does not fit {schema} any more: {summary_of(error)}"
+            problem = ResponseInvalid(message, errors=errors_of(error))
+        raise problem
 
 
 class Registry(Mapping[str, InterruptRegistration]):
@@ -249,20 +263,6 @@ class Registry(Mapping[str, InterruptRegistration]):
         return len(self._by_name)
 
 
-def _changed(model: BaseModel) -> str:
-    return (
-        f"this {type(model).__name__} would come back changed from JSON (a secret, an excluded field, a custom serializer?);"
-        " make the model round-trip"
-    )
-
-
-def _model_text(model: BaseModel) -> str:
-    try:
-        return canonical_json(model.model_dump(mode="json", by_alias=True, round_trip=True, warnings="none"))
-    except PydanticSerializationError:  # its message shows the value
-        raise ValueError("a value that has no JSON form") from None
-
-
 def _is_async(function: Any) -> bool:
     return any(inspect.iscoroutinefunction(part) for part in (function, type(function).__call__))
 
@@ -275,27 +275,6 @@ def _takes_two(function: Any) -> bool:
     except ValueError:  # some built-ins have no signature
         return True
     return True
-
-
-def _same(one: BaseModel, other: BaseModel) -> bool:
-    # not `==`: private attributes and cached properties are nobody's to see, and do not travel
-    fields = type(one).model_fields.keys() | type(other).model_fields.keys()
-    alike = all(one.__dict__.get(name) == other.__dict__.get(name) for name in fields)
-    return alike and one.__pydantic_extra__ == other.__pydantic_extra__
-
-
-def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    found = [dict(item) for item in error.errors(include_url=False, include_context=False, include_input=False)]
-    for item in found:
-        if item["type"] == "union_tag_invalid":  # the only message of pydantic's that quotes the input
-            item["msg"] = "Input tag is not one of the expected tags"
-    return found
-
-
-def _where(error: ValidationError) -> str:
-    found = _errors(error)
-    told = [f"{'.'.join(str(part) for part in item['loc']) or '(root)'}: {item['msg']}" for item in found[:3]]
-    return "; ".join(told) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
 
 
 def _check_size(

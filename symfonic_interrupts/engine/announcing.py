@@ -94,16 +94,20 @@ class Announcer:
             found: list[AnswerEvent] = self._outbox.pop(thread_id, [])
         return found
 
-    def new_pauses(self, place: Config, opened: list[PauseRow]) -> list[PauseEvent]:
-        """The events of pending rows, each once in a run."""
+    def new_pauses(self, place: Config, opened: list[PauseRow], scopes: list[str]) -> list[PauseEvent]:
+        """The events of pending rows, each once in a run, and only to a run of the pause's own scope.
+
+        Args:
+            scopes: by row, the hash of the scope of this run.
+        """
         runtime = place.get(names.RUNTIME)
         events = []
-        for row in opened:
+        for row, scope_hash in zip(opened, scopes, strict=True):
             key = (id(runtime), row["jti"])
             with self._lock:
                 told = key in self._emitted
                 self._emitted.note(key, runtime)  # holding the runtime keeps its id from being another's
-            if row["state"] == "pending" and not told:
+            if row["state"] == "pending" and row["scope_hash"] == scope_hash and not told:
                 events.append(pause_event(self._engine, row))
         return events
 

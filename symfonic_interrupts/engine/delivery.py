@@ -72,7 +72,8 @@ class Deliverer:
             yield StopKeeping(keeper)
             if not progress.over:
                 end = self._engine.operations.end_lease
-                yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used))
+                at = (yield from self._head_id(thread_id)) if clean and progress.ran else None
+                yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
         return (yield from self._report(thread_id, kwargs, progress))
 
     # -- driving
@@ -114,6 +115,9 @@ class Deliverer:
             answers = [row for together in step.resume.values() for row in together]
             tried.update(jtis_of(answers))
             keeper.sent.update(jtis_of(answers))
+            for row in progress.rows:
+                if row["state"] == "answered" and not row["native"]:
+                    keeper.expected.setdefault(row["leaf_task_id"], set()).add(row["jti"])
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 yield Keep(keeper)
@@ -129,6 +133,14 @@ class Deliverer:
                 progress.ended.update(found.states)
                 if progress.over:
                     return
+
+    def _head_id(self, thread_id: str) -> Steps[str | None]:
+        """The thread's newest checkpoint, or None where it cannot be told."""
+        try:
+            head = yield self._checkpoint(thread_id)
+        except Exception:
+            return None
+        return None if head is None else str(head.config["configurable"]["checkpoint_id"])
 
     def _plan(
         self, head: Any, progress: Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
@@ -179,7 +191,7 @@ class Deliverer:
         tasks = read_tasks(head.pending_writes)
         if not tasks and at_breakpoint(self._graph, history):
             return False
-        known = {row["interrupt_id"] for row in rows}
+        known = {row["interrupt_id"] for row in rows if row["state"] == "pending"}
         for task in history[0].tasks:
             state = tasks.get(task.id, TaskState())
             asked = [i.value["interrupt_id"] for i in state.pending if is_marker(i.value)]

@@ -73,11 +73,11 @@ class Janitor:
         await self._worker.arun(interval)
 
     def stop(self) -> None:
-        """End `run` or `arun` after the sweep that is running. From any thread, or a signal handler."""
+        """End `run` or `arun` after the sweep that is running, and stay stopped. From any thread."""
         self._worker.stop()
 
     def purge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
-        """Delete pauses, of every graph in this store, that have ended and were asked longer ago than this.
+        """Delete pauses, of every graph in this store, that have ended, whose time is over, and asked longer ago than this.
 
         A token never becomes valid again: one without its pause is refused. Open and undelivered pauses stay.
 

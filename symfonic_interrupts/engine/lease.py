@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.context import LEASE, Engine
 from symfonic_interrupts.engine.steps import Step, Steps, Tools, Wait, transact
 from symfonic_interrupts.errors import StoreError, ThreadBusy
 from symfonic_interrupts.store.operations import Lease
@@ -29,6 +29,7 @@ class LeaseKeeper:
         failed: a write of the run failed, so its end is not clean.
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
         used: jtis of answers that nodes used.
+        expected: by task, jtis of the answers that it has or is sent.
     """
 
     def __init__(self, engine: Engine, lease: Lease, valid_until: float) -> None:
@@ -36,6 +37,7 @@ class LeaseKeeper:
         self.failed = False
         self.sent: set[str] = set()
         self.used: set[str] = set()
+        self.expected: dict[str, set[str]] = {}
         self._engine = engine
         self._ttl = engine.config.lease_ttl
         self._valid_until = valid_until
@@ -121,6 +123,12 @@ class StopKeeping(Step):
 
     async def ado(self, tools: Tools) -> None:
         await self._keeper.astop()
+
+
+def lease_of(config: Any) -> LeaseKeeper | None:
+    """The hold on its thread that a delivery handed to its run, in the run's config. Nothing else there counts."""
+    found = config["configurable"].get(LEASE)
+    return found if isinstance(found, LeaseKeeper) else None
 
 
 Held = tuple[LeaseKeeper, list[PauseRow]]

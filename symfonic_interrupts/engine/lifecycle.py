@@ -56,7 +56,7 @@ class Lifecycle:
         return pause_event(engine, renewed)
 
     def revoke(self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None) -> Steps[None]:
-        """Kill the token of a pending or expired pause. The thread stays where it is."""
+        """Kill the token of a pending pause. The thread stays where it is."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise RegistrationError("reason must be a text of 1 to 1,000 characters; it is recorded")
         row = yield from self._find(interrupt_id, scope)

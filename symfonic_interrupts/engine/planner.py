@@ -115,6 +115,10 @@ def was_used(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
     return row["used_at"] is not None or is_durable(row, leaf, native_value)
 
 
+def _waits_only_for(closed: set[str], root: TaskState) -> bool:
+    return all(is_marker(i.value) and i.value["interrupt_id"] in closed for i in root.pending)
+
+
 def plan(
     head: Tasks,
     leaves: Mapping[str, TaskState],
@@ -139,6 +143,7 @@ def plan(
         retry_failed: run nodes again that raised (an explicit delivery does, recovery does not).
     """
     step = Plan()
+    closed = {row["interrupt_id"] for row in answered}
     unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
     for row in answered:
         leaf = leaves.get(row["jti"], TaskState())
@@ -146,6 +151,8 @@ def plan(
         pending = is_pending(row, head)
         if leaf.finished:
             (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
+            if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(closed, root):
+                unfinished = True  # its subgraph went on and died: the root still shows the question
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer

@@ -54,9 +54,9 @@ class Approval(BaseModel, Generic[R]):
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-    response: R
+    response: R = Field(repr=False)
     receipt: dict[str, Any] = Field(repr=False)
-    actor: str | None
+    actor: str | None = Field(repr=False)
     answered_at: datetime
 
 
@@ -183,7 +183,7 @@ class InterruptPoint(Generic[P, R]):
         text = self.registration.payload_text(payload, limit=engine.config.max_payload_bytes)
         config, info = _running()
         saver = self._saver(config)
-        execution = engine.executions.of(info, config["configurable"])
+        execution = engine.executions.of(saver.graph, info, config["configurable"])
         if not saver.keeps(execution.thread_id, execution.ns):
             raise RegistrationError(
                 f"{self.name} cannot pause here: this graph is compiled with checkpointer=False, so its interrupts change at"

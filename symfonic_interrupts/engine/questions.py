@@ -25,6 +25,9 @@ from symfonic_interrupts.tokens.receipt import Receipt
 
 MOST_EXECUTIONS = 10_000
 
+Thread = tuple[str, str]
+"""A thread of a graph: (graph's name, thread id)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -32,7 +35,7 @@ class Question:
 
     interrupt_id: str
     name: str
-    payload: str
+    payload: str = field(repr=False)
     request_hash: str
     occurrence: int
     scope: FrameworkTenantScope
@@ -49,7 +52,7 @@ class Answer:
     """An answer as it arrives in a node: its receipt, and the response's canonical JSON."""
 
     receipt: Receipt
-    response: str
+    response: str = field(repr=False)
     sealed: dict[str, Any] = field(repr=False)
 
     @property
@@ -63,6 +66,7 @@ class Execution:
     """One pass of one task. Its methods are called with `lock` held."""
 
     info: ExecutionInfo
+    graph: str
     thread_id: str
     task_id: str
     ns: str
@@ -73,6 +77,7 @@ class Execution:
     refused: Exception | None = None
     used: dict[str, Answer] = field(default_factory=dict)
     received: set[str] = field(default_factory=set)
+    noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -109,7 +114,7 @@ class Execution:
         for answer in answers:
             if answer.receipt.jti not in self.received:
                 self.received.add(answer.receipt.jti)
-                self._waiting[answer.fits] = answer
+                self._waiting.setdefault(answer.fits, answer)  # the first answer to a question counts
 
     def unanswered(self) -> list[Question]:
         """What this execution has asked and not been told."""
@@ -123,47 +128,56 @@ class Executions:
         self._most = most
         self._lock = threading.Lock()
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
-        self._by_thread: dict[str, dict[int, Execution]] = {}
+        self._by_thread: dict[Thread, dict[int, Execution]] = {}
 
-    def of(self, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
+    def of(self, graph: str, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
         """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`."""
         with self._lock:
             found = self._by_info.get(id(info))
             if found is None:
                 found = Execution(
                     info,
+                    graph=graph,
                     thread_id=str(info.thread_id),
                     task_id=info.task_id,
                     ns=names.writes_ns(configurable, info.checkpoint_id),
                     root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
                 )
                 self._by_info[id(info)] = found
-                self._by_thread.setdefault(found.thread_id, {})[id(info)] = found
+                self._by_thread.setdefault((graph, found.thread_id), {})[id(info)] = found
                 while len(self._by_info) > self._most:
                     self._forget(next(iter(self._by_info.values())))
             return found
 
-    def of_task(self, thread_id: str, task_id: str) -> list[Execution]:
+    def of_task(self, thread: Thread, task_id: str) -> list[Execution]:
         """The executions of one task; more than one only where several runs drive the same thread."""
         with self._lock:
-            return [e for e in self._by_thread.get(thread_id, {}).values() if e.task_id == task_id]
+            return [e for e in self._by_thread.get(thread, {}).values() if e.task_id == task_id]
 
-    def any_of(self, thread_id: str) -> bool:
+    def any_of(self, thread: Thread) -> bool:
         """Whether the thread has any."""
-        return thread_id in self._by_thread
+        return thread in self._by_thread
 
-    def asking(self, thread_id: str, interrupt_id: str) -> Execution | None:
+    def asking(self, thread: Thread, interrupt_id: str) -> Execution | None:
         """The latest execution that asked this question."""
         with self._lock:
-            found = [e for e in self._by_thread.get(thread_id, {}).values() if interrupt_id in e.asked]
+            found = [e for e in self._by_thread.get(thread, {}).values() if interrupt_id in e.asked]
             return found[-1] if found else None
 
-    def before(self, thread_id: str, checkpoint_id: str) -> list[Execution]:
+    def before(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
         """Executions of steps that lie behind the root checkpoint of this id."""
-        if thread_id not in self._by_thread:
+        if thread not in self._by_thread:
             return []
         with self._lock:
-            return [e for e in self._by_thread.get(thread_id, {}).values() if e.root_checkpoint_id < checkpoint_id]
+            return [e for e in self._by_thread.get(thread, {}).values() if e.root_checkpoint_id < checkpoint_id]
+
+    def below(self, thread: Thread, ns: str, checkpoint_id: str) -> list[Execution]:
+        """Executions of a subgraph's steps that lie behind that subgraph's checkpoint of this id."""
+        if thread not in self._by_thread:
+            return []
+        with self._lock:
+            found = self._by_thread.get(thread, {}).values()
+            return [e for e in found if e.ns == ns and e.info.checkpoint_id < checkpoint_id]
 
     def drop(self, executions: Sequence[Execution]) -> None:
         """Forget executions that are over."""
@@ -173,10 +187,11 @@ class Executions:
 
     def _forget(self, execution: Execution) -> None:
         self._by_info.pop(id(execution.info), None)
-        thread = self._by_thread.get(execution.thread_id, {})
+        place = (execution.graph, execution.thread_id)
+        thread = self._by_thread.get(place, {})
         thread.pop(id(execution.info), None)
         if not thread:
-            self._by_thread.pop(execution.thread_id, None)
+            self._by_thread.pop(place, None)
 
     def __len__(self) -> int:
         return len(self._by_info)

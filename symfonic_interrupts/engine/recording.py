@@ -15,14 +15,15 @@ from langgraph.types import Interrupt
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
-from symfonic_interrupts.engine.context import LEASE, Engine
+from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.envelope import jtis_in
-from symfonic_interrupts.engine.lease import LeaseKeeper
+from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.native import NativeAnswers, native_question
 from symfonic_interrupts.engine.planner import interrupts_in, is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Execution, Question
 from symfonic_interrupts.engine.rows import new_row, pause_record, used_answer_event
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
@@ -90,11 +91,11 @@ class Recorder:
         place = config["configurable"]
         thread_id = str(place["thread_id"])
         return (
-            LEASE in place
+            lease_of(config) is not None
             or (thread_id, place.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
             or self._announcer.any_for(thread_id)
-            or self._engine.executions.any_of(thread_id)
+            or self._engine.executions.any_of((self._graph, thread_id))
             or self.natives.any_of(thread_id)
         )
 
@@ -118,17 +119,15 @@ class Recorder:
     def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         place = config["configurable"]
         args = (config, checkpoint, metadata, new_versions)
-        if place.get("checkpoint_ns", ""):
-            return (yield CallSaver("put", args))
         thread_id = str(place["thread_id"])
-        over = self._engine.executions.before(thread_id, checkpoint["id"])
-        used = {jti: event for e in over for jti, event in self._used(e).items()}
-        used.update(self.natives.used_before(thread_id, checkpoint["id"]))
-        lease: LeaseKeeper | None = place.get(LEASE)
-        noted = lease.used if lease is not None else set()
-        if unnoted := {jti: event for jti, event in used.items() if jti not in noted}:
-            # before the checkpoint: under durability "exit" it is the only trace that the answers were used
-            yield from self._mark(lease, thread_id, unnoted, note=unnoted)
+        thread = (self._graph, thread_id)
+        lease = lease_of(config)
+        if ns := place.get("checkpoint_ns", ""):
+            yield from self._note(lease, thread_id, self._engine.executions.below(thread, ns, checkpoint["id"]), {})
+            return (yield CallSaver("put", args))
+        over = self._engine.executions.before(thread, checkpoint["id"])
+        natives = self.natives.used_before(thread_id, checkpoint["id"])
+        used = yield from self._note(lease, thread_id, over, natives)
         try:
             result = yield CallSaver("put", args)
         except BaseException:
@@ -144,15 +143,30 @@ class Recorder:
         self._announcer.emit(config, names.NULL_TASK_ID, self._announcer.outgoing(thread_id))
         return result
 
+    def _note(
+        self, lease: LeaseKeeper | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
+    ) -> Steps[bool]:
+        """Note, before a checkpoint, which answers the steps behind it used: under durability "exit" it is the only trace.
+
+        Returns whether there were any.
+        """
+        used = {jti: event for e in over for jti, event in self._used(e).items()} | natives
+        known = {jti for e in over for jti in e.noted} | (lease.used if lease is not None else set())
+        if unknown := {jti: event for jti, event in used.items() if jti not in known}:
+            yield from self._mark(lease, thread_id, unknown, note=unknown)
+            for execution in over:
+                execution.noted.update(unknown)
+        return bool(used)
+
     # -- put_writes
 
     def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
         """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
         place = config["configurable"]
         return (
-            LEASE in place
+            lease_of(config) is not None
             or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
-            or self._engine.executions.any_of(str(place["thread_id"]))
+            or self._engine.executions.any_of((self._graph, str(place["thread_id"])))
         )
 
     def put_writes(
@@ -175,41 +189,49 @@ class Recorder:
         args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
+        lease = lease_of(config)
         writing = self._read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         if writing.rows:
             yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
-            opened = yield from self._open(place.get(LEASE), thread_id, writing)
+            opened = yield from self._open(lease, thread_id, writing)
         elif writing.used or writing.unused:
-            yield from self._mark(place.get(LEASE), thread_id, writing.used, writing.unused, note=writing.hidden)
+            yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
         yield CallSaver("put_writes", args)
         self._engine.executions.drop(writing.executions)
         if is_root:
             events: list[PauseEvent | AnswerEvent] = list(self._announcer.outgoing(thread_id))
-            events += self._announcer.new_pauses(place, opened)
+            events += self._announcer.new_pauses(place, opened, [row["scope_hash"] for row in writing.rows])
             self._announcer.emit(config, task_id, events)
 
     def _read(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, *, is_root: bool) -> Writing:
         executions = self._engine.executions
         thread_id = str(config["configurable"]["thread_id"])
         writing = Writing()
+        unused: set[str] = set()
         for channel, value in writes:
             if channel == INTERRUPT:
                 for surfaced in interrupts_in(value):
                     self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
             elif channel == RESUME and task_id != names.NULL_TASK_ID:
                 brought = set(jtis_in(value))
-                for execution in executions.of_task(thread_id, task_id):
-                    used = {jti: e for jti, e in self._used(execution).items() if jti in brought}
-                    writing.used.update(used)
-                    writing.unused += brought - set(used)
+                passes = executions.of_task((self._graph, thread_id), task_id)
+                for execution in passes:  # more than one where a slow call outlived the pass that it belonged to
+                    writing.used.update({j: e for j, e in self._used(execution).items() if j in brought})
+                if passes:
+                    unused |= brought
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
-        if writing.used and any(channel not in names.CONTROL_CHANNELS for channel, _ in writes):
+        finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+        lease = lease_of(config)
+        if finishing and lease is not None:
+            unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
+        writing.unused = sorted(unused - writing.used.keys())
+        if writing.used and finishing:
             first = next(value for channel, value in writes if channel == RESUME)
             kept = {*jtis_in(first), *self.natives.used_in(thread_id, task_id, first)}
             writing.hidden = [jti for jti in writing.used if jti not in kept]
         if is_root and all(channel != INTERRUPT for channel, _ in writes):
-            writing.executions += executions.of_task(thread_id, task_id)
+            writing.executions += executions.of_task((self._graph, thread_id), task_id)
         return writing
 
     def _read_question(
@@ -220,7 +242,11 @@ class Recorder:
         slot = max((len(v) for c, v in writes if c == RESUME and isinstance(v, list | tuple)), default=0)
         questions: list[Question] = []
         if is_marker(surfaced.value):
-            execution = self._engine.executions.asking(thread_id, surfaced.value["interrupt_id"])
+            execution = self._engine.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"])
+            if execution is None and is_root and surfaced.value["name"] in self._engine.registry:
+                raise StoreError(
+                    "a pause cannot be opened: what its node asked is not known any more; run the thread again"
+                )
             if execution is not None and is_root:
                 with execution.lock:
                     questions = execution.unanswered()
@@ -297,7 +323,7 @@ class Recorder:
 @contextmanager
 def _under_lease(config: Config) -> Iterator[None]:
     """Refuse to write for a delivery that has lost its thread; tell it when a write fails, so that recovery looks again."""
-    lease = config["configurable"].get(LEASE)
+    lease = lease_of(config)
     if lease is None:
         yield
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from symfonic_interrupts.store.schema import PauseRow
 
 RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
 """Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
+
+log = logging.getLogger("symfonic_interrupts.worker")
 
 MOST_UNCONFIRMED = 1000
 """Pauses that one recovery looks up in their checkpoints, at most; each is looked up once."""
@@ -55,7 +58,11 @@ class Recovery:
         confirmed: list[str] = []
         for row in rows:
             place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
-            head = yield CallSaver("get_tuple", ({"configurable": place},))
+            try:
+                head = yield CallSaver("get_tuple", ({"configurable": place},))
+            except Exception as error:  # one thread's checkpoint does not hold up the others
+                log.warning("the checkpoint of %s cannot be read: %s", row["interrupt_id"], type(error).__name__)
+                continue
             if head is None:
                 continue
             at = head.config["configurable"]["checkpoint_id"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
@@ -55,7 +55,7 @@ class PauseView(BaseModel):
     model_config = ConfigDict(frozen=True)
     name: str
     metadata: dict[str, Any]
-    payload: Any
+    payload: Any = Field(repr=False)
     response_schema: dict[str, Any]
     expires_at: datetime
     state: str
@@ -79,7 +79,7 @@ class AnswerReceipt(BaseModel):
     name: str
     thread_id: str
     answered_at: datetime
-    actor: str | None
+    actor: str | None = Field(repr=False)
     response_hash: str
 
 
@@ -116,17 +116,23 @@ class Redeemer:
         idempotency_key: str | None,
         *,
         hold: bool = False,
+        on_row: Callable[[PauseRow], Any] | None = None,
     ) -> Steps[tuple[AnswerReceipt, PauseRow, Held | None]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read.
 
         Args:
             hold: take the thread's lease in the same transaction, if nobody has it; also returned.
+            on_row: looks at the row before anything is spent, and may raise.
         """
         for field, value in (("actor", actor), ("idempotency_key", idempotency_key)):
-            if value is not None and not (isinstance(value, str) and 0 < len(value) <= MOST_ACTOR_CHARACTERS):
-                raise ResponseInvalid(f"{field} must be a string of 1 to {MOST_ACTOR_CHARACTERS} characters, or None")
+            if value is None:
+                continue
+            if not isinstance(value, str) or not 0 < len(value) <= MOST_ACTOR_CHARACTERS or not value.isprintable():
+                raise ResponseInvalid(f"{field} must be 1 to {MOST_ACTOR_CHARACTERS} printable characters, or None")
         claims, registration, crossing = yield from self._admit(token, scope, actor)
         row = yield from self._rehydrate(claims)
+        if on_row is not None:
+            on_row(row)
         limit = self._engine.config.max_response_bytes
         if row["state"] in ("answered", "applied", "unused") and idempotency_key is not None:
             text = registration.response_text(response, limit=limit)

@@ -29,6 +29,7 @@ from symfonic_interrupts.engine.wiring import check_graph
 from symfonic_interrupts.errors import AnswerUnused
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
 
 
 class ResumeAdapter:
@@ -194,8 +195,14 @@ class ResumeAdapter:
         idempotency_key: str | None,
         graph_kwargs: dict[str, Any],
     ) -> Steps[Delivery]:
-        self._deliverer.check_kwargs(graph_kwargs)  # before the token is spent
-        receipt, row, held = yield from self._redeemer.answer(token, response, scope, actor, idempotency_key, hold=True)
+        self._deliverer.check_kwargs(graph_kwargs)
+
+        def check(row: PauseRow) -> None:  # before the token is spent
+            self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
+
+        receipt, row, held = yield from self._redeemer.answer(
+            token, response, scope, actor, idempotency_key, hold=True, on_row=check
+        )
         delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
         unused = receipt.interrupt_id in delivery.unused
         if not unused and not delivery.ran:  # another worker delivered it

@@ -1,7 +1,7 @@
 """A loop in the background of an application: recover what crashes left, sweep what is overdue, wait, and again.
 
-Any number of processes may run one; the store decides who does what. It is stopped with `stop()`, from any thread or
-signal handler, and ends after the round that it is in.
+Any number of processes may run one; the store decides who does what. It is stopped with `stop()`, from any thread, and
+ends after the round that it is in. One that was stopped stays stopped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Worker:
         self._wakers: list[Callable[[], Any]] = []
 
     def stop(self) -> None:
-        """End after the round that is running. May be called from any thread, or a signal handler."""
+        """End after the round that is running, and stay stopped. From any thread."""
         self._stopped.set()
         for wake in list(self._wakers):
             wake()

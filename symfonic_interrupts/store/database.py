@@ -212,6 +212,8 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
             engine = create_async_engine(url, **options)
             if dialect.name == "sqlite":
                 _tune_sqlite(engine.sync_engine)
+            else:
+                _tune_postgres(engine.sync_engine)
             return None, engine
         sync = sa.create_engine(url, **options)
     except ImportError as error:
@@ -222,6 +224,8 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
         ) from None
     if dialect.name == "sqlite":
         _tune_sqlite(sync)
+    else:
+        _tune_postgres(sync)
     return sync, None
 
 
@@ -240,6 +244,17 @@ def _tune_sqlite(engine: sa.Engine) -> None:
     def on_begin(connection: sa.Connection) -> None:
         only_reads = connection.get_execution_options().get(_READS, False)
         connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+
+
+def _tune_postgres(engine: sa.Engine) -> None:
+    """A worker that stands still inside a transaction must not hold up the others for ever."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("SET lock_timeout = '30s'")
+        cursor.close()
+        connection.commit()
 
 
 def _is_in_memory(url: sa.URL) -> bool:

@@ -68,10 +68,26 @@ class Deliveries(Queries):
         sql, _ = self._sql(connection)
         return connection.execute(sql.renew_lease, {**lease.parameters(), **self._later(sql, ttl)}).first() is not None
 
-    def end_lease(self, connection: sa.Connection, lease: Lease, *, clean: bool, used: Sequence[str] = ()) -> None:
-        """Give the thread back, noting used answers. Not clean: the row stays, lapsed: the thread is unfinished."""
+    def end_lease(
+        self,
+        connection: sa.Connection,
+        lease: Lease,
+        *,
+        clean: bool,
+        used: Sequence[str] = (),
+        checkpoint_id: str | None = None,
+    ) -> None:
+        """Give the thread back. Not clean: the row stays, lapsed, and says that the thread is unfinished.
+
+        Args:
+            used: jtis of answers that nodes used.
+            checkpoint_id: the checkpoint that the thread has reached; what lies behind it is settled.
+        """
         sql, now = self._sql(connection)
-        self._mark(connection, sql, now, used, ())
+        if checkpoint_id is not None:
+            self.advance(connection, lease.graph, lease.thread_id, checkpoint_id, used=used)
+        else:
+            self._mark(connection, sql, now, used, ())
         if clean:
             connection.execute(sql.end_lease, lease.parameters())
         else:

@@ -93,6 +93,7 @@ SIGNED_COLUMNS: tuple[str, ...] = tuple(
 _QUESTION = ("name", "request_hash", "occurrence")
 _not_superseded = pauses.c.state != "superseded"
 _is_pending = pauses.c.state == "pending"
+_is_asked = pauses.c.state.in_(("pending", "answered"))
 sa.Index(
     "interrupt_pauses_one_per_slot",
     *(pauses.c[name] for name in ("graph", "thread_id", "langgraph_id", *_QUESTION)),
@@ -101,11 +102,11 @@ sa.Index(
     postgresql_where=_not_superseded,
 )
 sa.Index(
-    "interrupt_pauses_one_pending_per_task",
+    "interrupt_pauses_one_asked_per_task",  # an answer on its way counts: its question is not asked again
     *(pauses.c[name] for name in ("graph", "thread_id", "leaf_task_id", *_QUESTION)),
     unique=True,
-    sqlite_where=_is_pending,
-    postgresql_where=_is_pending,
+    sqlite_where=_is_asked,
+    postgresql_where=_is_asked,
 )
 sa.Index(
     "interrupt_pauses_due", pauses.c.expires_at, pauses.c.id, sqlite_where=_is_pending, postgresql_where=_is_pending

@@ -62,11 +62,11 @@ class Statements:
         self.open_pause = self._insert(pauses).values(**PLACEHOLDER).on_conflict_do_nothing().returning(_P.id)
         same_question = (*in_thread, *(_P[c] == bindparam(c) for c in ("name", "request_hash", "occurrence")))
         here = sa.and_(_P.langgraph_id == bindparam("langgraph_id"), _P.state != "superseded")
-        pending_elsewhere = sa.and_(_P.leaf_task_id == bindparam("leaf_task_id"), _P.state == "pending")
+        asked = sa.and_(_P.leaf_task_id == bindparam("leaf_task_id"), _P.state.in_(("pending", "answered")))
         self.find_question = (
             sa.select(pauses)
-            .where(*same_question, sa.or_(here, pending_elsewhere))
-            .order_by(sa.case((_P.state == "pending", 0), else_=1), _P.id.desc())
+            .where(*same_question, sa.or_(here, asked))
+            .order_by(sa.case((_P.state.in_(("pending", "answered")), 0), else_=1), _P.id.desc())
             .limit(1)
         )
         self.move_question = (

@@ -102,7 +102,8 @@ class KeyRing:
         """What dropping keys would strand: by key id, how many signatures of that key open pauses still need.
 
         Every key of the ring is listed; one with 0 may be dropped. A key id that is not in the ring is listed too: its
-        pauses can neither be answered nor delivered until that key is back.
+        pauses can neither be answered nor delivered until that key is back. Approvals that an application keeps in a graph's
+        state are not counted: `require` needs their key, too.
 
         Args:
             store: the `Interrupts`.

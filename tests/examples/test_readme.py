@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 
 import symfonic_interrupts
 from symfonic_interrupts import InterruptError, KeyRing
@@ -16,6 +18,13 @@ from tests.examples.scripts import EXAMPLES, ROOT, TOKEN
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Scripted(GenericFakeChatModel):
+    """Says what the script says, whatever it is asked."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
 
 
 def blocks(language: str, mark: str = "") -> list[tuple[int, str]]:
@@ -55,7 +64,7 @@ def readme(namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Ite
 def test_every_block_of_code_is_run_by_a_test() -> None:
     marks = [(found[1], found[2]) for found in BLOCK.finditer(README) if found[1] not in ("text", "sh")]
 
-    assert set(marks) == {("python", ""), ("python", "postgres")}
+    assert set(marks) == {("python", ""), ("python", "agent"), ("python", "postgres")}
 
 
 def test_the_quickstart_is_the_example() -> None:
@@ -74,12 +83,14 @@ def test_the_quickstart_prints_what_the_readme_says(
 def test_the_blocks_run_in_their_order(readme: dict[str, Any]) -> None:
     printed = readme["printed"]
 
-    assert printed[2].startswith("paid ('i-")
-    assert printed[3].startswith("(422, {'code': 'response_invalid'")
-    assert printed[4].startswith("(202, {'interrupt_id': 'i-")
-    assert printed[5] == "paid"
-    assert printed[6].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
-    assert printed[7:] == ["[{'approved': True}]", "403 scope_mismatch", "paid", "paid"]
+    assert printed[2] == "Post"
+    assert printed[3].startswith("paid ('i-")
+    assert printed[4] == "(403, {'code': 'scope_mismatch'})"
+    assert printed[5].startswith("(422, {'code': 'response_invalid', 'message': ")
+    assert printed[6] == "200"
+    assert printed[7] == "paid"
+    assert printed[8].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
+    assert printed[9:] == ["[{'approved': True}]", "403 scope_mismatch", "paid", "paid"]
     assert not any(TOKEN.search(line) for line in printed)
 
 
@@ -110,11 +121,11 @@ def test_the_later_node_requires_exactly_what_was_approved(readme: dict[str, Any
         ("pay", lambda event: {"approved": True}, "paid"),
         (
             "choose",
-            lambda event: {"answers": [{"question_id": event.request.questions[0].id, "selections": ["Courier"]}]},
-            "Courier",
+            lambda event: {"answers": [{"question_id": event.request.questions[0].id, "other": "Pigeon"}]},
+            "Pigeon",
         ),
     ],
-    ids=["a point held in a variable", "ask_user"],
+    ids=["a point held in a variable", "ask_user, in other words"],
 )
 def test_the_nodes_that_the_readme_only_defines_pause_too(
     readme: dict[str, Any], node: str, response: Any, result: str
@@ -126,6 +137,33 @@ def test_the_nodes_that_the_readme_only_defines_pause_too(
     (event,) = adapter.pending(thread_id=node)
 
     assert adapter.invoke(event.pause_token, response(event))["result"] == result
+
+
+def test_the_block_for_agents_asks_and_the_answer_comes_back_under_the_call(readme: dict[str, Any]) -> None:
+    question = {"question": "Which carrier?", "options": [{"label": "Post"}, {"label": "Courier"}]}
+    call = {"name": "ask_user", "args": {"questions": [question]}, "id": "c1", "type": "tool_call"}
+    readme["model"] = Scripted(messages=iter([AIMessage(content="", tool_calls=[call]), AIMessage(content="sent")]))
+    run_block(*blocks("python", "agent")[0], readme)
+    event = readme["event"]
+    answer = {"question_id": event.request.questions[0].id, "selections": ["Post"]}
+
+    result = readme["agent_adapter"].invoke(event.pause_token, {"answers": [answer]})
+
+    told = [message.content for message in result["messages"] if message.type == "tool"]
+    assert event.tool_call_id == "c1"
+    assert told == ['{"answers": [{"question": "Which carrier?", "selections": ["Post"]}]}']
+
+
+def test_the_tokens_of_the_block_for_operators_are_dead(readme: dict[str, Any]) -> None:
+    for token, state in ((readme["old"].pause_token, "reissued"), (readme["renewed"].pause_token, "revoked")):
+        with pytest.raises(symfonic_interrupts.TokenConsumed) as refused:
+            readme["adapter"].answer(token, {"approved": True})
+        assert refused.value.state == state
+
+
+def test_the_loop_of_the_block_for_workers_has_ended(readme: dict[str, Any]) -> None:
+    assert not readme["background"].is_alive()
+    assert set(readme["in_use"]) >= set(readme["ring"].kids)
 
 
 @pytest.mark.postgres

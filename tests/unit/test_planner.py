@@ -36,6 +36,7 @@ def row(jti: str = "j1", **changed: Any) -> dict[str, Any]:
     """An answered pause, asked by task `leaf` below the root's task `root`."""
     return {
         "jti": jti,
+        "interrupt_id": f"i-{jti}",
         "state": "answered",
         "native": False,
         "langgraph_id": "L1",

@@ -1,0 +1,123 @@
+"""What the README says one pause and its answer cost in the pause store, counted: statements, and transactions that write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+import sqlalchemy as sa
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+from symfonic_interrupts import Interrupts, KeyRing
+from tests.examples.scripts import ROOT
+from tests.harness import CONFIG, KEY, Decision, Refund, thread
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CHANGES = ("INSERT", "UPDATE", "DELETE")
+
+
+class State(TypedDict, total=False):
+    result: str
+
+
+@dataclass
+class Count:
+    """What went to the database, by SQLAlchemy's own events.
+
+    Attributes:
+        statements: all but BEGIN and COMMIT.
+        writing, reading: transactions that were committed: those that took the write lock or changed something, and others.
+    """
+
+    statements: int = 0
+    writing: int = 0
+    reading: int = 0
+    _wrote: set[int] = field(default_factory=set)
+
+    def _on_statement(self, connection: sa.Connection, _cursor: Any, statement: str, *_: Any) -> None:
+        word = statement.split(None, 1)[0].upper()
+        self.statements += word not in ("BEGIN", "COMMIT", "ROLLBACK")
+        if word in CHANGES or statement == "BEGIN IMMEDIATE":
+            self._wrote.add(id(connection))
+
+    def _on_commit(self, connection: sa.Connection) -> None:
+        wrote = id(connection) in self._wrote
+        self._wrote.discard(id(connection))
+        self.writing += wrote
+        self.reading += not wrote
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear every engine of this process: the one of an `Interrupts` is its own."""
+        heard = {"before_cursor_execute": self._on_statement, "commit": self._on_commit}
+        for name, hears in heard.items():
+            sa.event.listen(sa.Engine, name, hears)
+        try:
+            yield
+        finally:
+            for name, hears in heard.items():
+                sa.event.remove(sa.Engine, name, hears)
+
+    def of(self, work: Callable[[], Any]) -> tuple[int, int, int]:
+        """Statements, writing and reading transactions of this work."""
+        before = self.statements, self.writing, self.reading
+        work()
+        return self.statements - before[0], self.writing - before[1], self.reading - before[2]
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Iterator[dict[str, tuple[int, int, int]]]:
+    """What each step costs, by its name in the README's table."""
+    count = Count()
+    url = f"sqlite:///{tmp_path / 'interrupts.db'}"
+    with Interrupts(url, keys=KeyRing([KEY]), config=CONFIG) as interrupts, count.listening():
+        interrupts.create_schema()
+        point = interrupts.register_interrupt("approval", payload_schema=Refund, response_schema=Decision)
+        node = point.node(payload=lambda state: Refund(order="A", amount=1))(lambda state, decision: {"result": "paid"})
+        builder = StateGraph(State).add_node("before", lambda state: {"result": ""}).add_node("gate", node)
+        builder.add_edge(START, "before").add_edge("before", "gate")
+        graph = builder.compile(checkpointer=interrupts.checkpointer(InMemorySaver()))
+        adapter = interrupts.resume_adapter(graph)
+        steps = StateGraph(State).add_node("step", lambda state: {"result": "done"}).add_edge(START, "step")
+        plain = steps.compile(checkpointer=interrupts.checkpointer(InMemorySaver(), graph="plain"))
+        tokens: list[str] = []
+
+        def listed() -> None:
+            tokens[:] = [event.pause_token for event in adapter.pending()]
+
+        def finished() -> None:
+            assert adapter.invoke(tokens[0], {"approved": True})["result"] == "paid"
+
+        def divided() -> None:
+            adapter.answer(tokens[0], {"approved": True})
+
+        def delivered() -> None:
+            assert adapter.deliver("t2").output["result"] == "paid"
+
+        found = {
+            "a run that never pauses": count.of(lambda: plain.invoke({}, thread("t0"))),
+            "the run that pauses": count.of(lambda: graph.invoke({}, thread("t1"))),
+            "`pending`": count.of(listed),
+            "`invoke`": count.of(finished),
+        }
+        graph.invoke({}, thread("t2"))
+        listed()
+        found["`answer` alone"] = count.of(divided)
+        found["`deliver` alone"] = count.of(delivered)
+        yield found
+
+
+def test_the_readme_says_what_a_cycle_costs(costs: dict[str, tuple[int, int, int]]) -> None:
+    table = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|$", README, re.MULTILINE)
+
+    assert {name: tuple(map(int, numbers)) for name, *numbers in table} == costs
+    cycle = [a + b for a, b in zip(costs["the run that pauses"], costs["`invoke`"], strict=True)]
+    said = re.search(r"takes (\d+) statements in\s+(\d+) write transactions and (\d+) that only reads", README)
+    assert said is not None
+    assert [int(number) for number in said.groups()] == cycle
