@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-langgraph-min check bench clean
 
 $(READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -23,8 +23,13 @@ check: $(READY)  ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+test-langgraph-min:  ## all tests with the oldest LangGraph that is supported, in an environment of its own
+	test -d .venv-min || $(PYTHON) -m venv .venv-min
+	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'langgraph==1.2.20'
+	.venv-min/bin/python -m pytest -n auto
+
 bench: $(READY)  ## speed against native LangGraph, side by side
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-min .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

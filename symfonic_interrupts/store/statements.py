@@ -19,6 +19,12 @@ _P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
 PLACEHOLDER = {
     column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"
 }
+_MOVED = [
+    _P[c]
+    for c in ("jti", "state", "graph", "thread_id", "interrupt_id", "name", "tenant_id", "sub_tenant_id", "namespace")
+]
+"""What is told of a pause that moved: enough for its event row."""
+
 _CLAIMED = (
     "jti",
     "outcome",
@@ -85,7 +91,7 @@ class Statements:
             sa.update(pauses)
             .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == bindparam("old_state"))
             .values(state=bindparam("new_state"))
-            .returning(*pauses.columns)
+            .returning(*_MOVED)
         )
 
         self.find_by_id = (
@@ -117,13 +123,13 @@ class Statements:
             sa.update(pauses)
             .where(*of_thread, _P.state == "answered", _P.used_at.is_not(None), older)
             .values(state="applied")
-            .returning(*pauses.columns)
+            .returning(*_MOVED)
         )
         self.settle_older = (
             sa.update(pauses)
             .where(*of_thread, _P.state == "answered", older)
             .values(state=sa.case((_P.used_at.is_not(None), "applied"), else_="unused"))
-            .returning(*pauses.columns)
+            .returning(*_MOVED)
         )
 
         # -- reading
