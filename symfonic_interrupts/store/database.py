@@ -8,7 +8,9 @@ leave here as `StoreError`, without statements or values.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -28,6 +30,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E", sa.Engine, AsyncEngine)
 Transaction = Callable[Concatenate[sa.Connection, P], T]
+
+BUSY_SECONDS = 30
+"""How long a transaction waits for another process's lock on the SQLite file."""
 
 _READS = "symfonic_reads"
 _SCHEMA_LOCK = 0x73796D66  # any number: processes that make the schema at once take turns
@@ -236,14 +241,28 @@ def _tune_sqlite(engine: sa.Engine) -> None:
     def on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where sqlite3 guesses
         cursor = connection.cursor()
-        for pragma in ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL"):
-            cursor.execute(f"PRAGMA {pragma}")
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+        _switch_to_wal(cursor)
+        cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:
         only_reads = connection.get_execution_options().get(_READS, False)
         connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    # SQLite does not wait its busy timeout for this one statement where several processes open a new file at once
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(0.01)
 
 
 def _tune_postgres(engine: sa.Engine) -> None:
