@@ -6,38 +6,24 @@ import inspect
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
-from langgraph.types import Interrupt
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
-from symfonic_interrupts.engine.native import NativeAnswers, native_question
-from symfonic_interrupts.engine.planner import interrupts_in, is_marker, read_tasks
-from symfonic_interrupts.engine.questions import Execution, Question
-from symfonic_interrupts.engine.rows import new_row, pause_record, used_answer_event
+from symfonic_interrupts.engine.native import NativeAnswers
+from symfonic_interrupts.engine.planner import is_marker, read_tasks
+from symfonic_interrupts.engine.questions import Execution
+from symfonic_interrupts.engine.rows import pause_record
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
-from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.engine.writing import WritesReader, Writing
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
-
-
-@dataclass(slots=True)
-class Writing:
-    """What one `put_writes` means for the record."""
-
-    rows: list[PauseRow] = field(default_factory=list)
-    executions: list[Execution] = field(default_factory=list)
-    used: dict[str, AnswerEvent] = field(default_factory=dict)
-    unused: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
 
 
 class Recorder:
@@ -47,6 +33,7 @@ class Recorder:
         self._engine = engine
         self._graph = graph
         self.natives = NativeAnswers()
+        self._reader = WritesReader(engine, graph, self.natives)
         self._lock = threading.Lock()
         self._paused = Remembered()
         self._puts = PutWatch()
@@ -150,7 +137,7 @@ class Recorder:
 
         Returns whether there were any.
         """
-        used = {jti: event for e in over for jti, event in self._used(e).items()} | natives
+        used = {jti: event for e in over for jti, event in self._reader.used_in(e).items()} | natives
         known = {jti for e in over for jti in e.noted} | (lease.used if lease is not None else set())
         if unknown := {jti: event for jti, event in used.items() if jti not in known}:
             yield from self._mark(lease, thread_id, unknown, note=unknown)
@@ -190,7 +177,7 @@ class Recorder:
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
         lease = lease_of(config)
-        writing = self._read(config, writes, task_id, is_root=is_root)
+        writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         if writing.rows:
             yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
@@ -204,77 +191,14 @@ class Recorder:
             events += self._announcer.new_pauses(place, opened, [row["scope_hash"] for row in writing.rows])
             self._announcer.emit(config, task_id, events)
 
-    def _read(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, *, is_root: bool) -> Writing:
-        executions = self._engine.executions
-        thread_id = str(config["configurable"]["thread_id"])
-        writing = Writing()
-        unused: set[str] = set()
-        for channel, value in writes:
-            if channel == INTERRUPT:
-                for surfaced in interrupts_in(value):
-                    self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
-            elif channel == RESUME and task_id != names.NULL_TASK_ID:
-                brought = set(jtis_in(value))
-                passes = executions.of_task((self._graph, thread_id), task_id)
-                for execution in passes:  # more than one where a slow call outlived the pass that it belonged to
-                    writing.used.update({j: e for j, e in self._used(execution).items() if j in brought})
-                if passes:
-                    unused |= brought
-                writing.used.update(self.natives.used_in(thread_id, task_id, value))
-        finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
-        lease = lease_of(config)
-        if finishing and lease is not None:
-            unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
-        writing.unused = sorted(unused - writing.used.keys())
-        if writing.used and finishing:
-            first = next(value for channel, value in writes if channel == RESUME)
-            kept = {*jtis_in(first), *self.natives.used_in(thread_id, task_id, first)}
-            writing.hidden = [jti for jti in writing.used if jti not in kept]
-        if is_root and all(channel != INTERRUPT for channel, _ in writes):
-            writing.executions += executions.of_task((self._graph, thread_id), task_id)
-        return writing
-
-    def _read_question(
-        self, config: Config, surfaced: Interrupt, writes: Any, task_id: str, writing: Writing, *, is_root: bool
-    ) -> None:
-        place = config["configurable"]
-        thread_id = str(place["thread_id"])
-        slot = max((len(v) for c, v in writes if c == RESUME and isinstance(v, list | tuple)), default=0)
-        questions: list[Question] = []
-        if is_marker(surfaced.value):
-            execution = self._engine.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"])
-            if execution is None and is_root and surfaced.value["name"] in self._engine.registry:
-                raise StoreError(
-                    "a pause cannot be opened: what its node asked is not known any more; run the thread again"
-                )
-            if execution is not None and is_root:
-                with execution.lock:
-                    questions = execution.unanswered()
-                writing.executions.append(execution)
-        else:
-            native = native_question(self._engine, self.natives, self._graph, config, surfaced, slot, task_id)
-            questions = [native] if native is not None else []
-            slot = native.occurrence if native is not None else slot
-        for question in questions:
-            row = new_row(
-                self._engine,
-                question,
-                graph=self._graph,
-                thread_id=thread_id,
-                checkpoint_id=place["checkpoint_id"],
-                task_id=task_id,
-                langgraph_id=surfaced.id,
-                slot=slot,
-            )
-            writing.rows.append(row)
-
     def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]
+        opened: list[PauseRow]
         opened, marked = yield transact(
             self._engine.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
         )
         self._tell(lease, thread_id, writing.used, writing.unused, marked)
-        return opened  # type: ignore[no-any-return]
+        return opened
 
     def _reseal(self, row: PauseRow) -> PauseRow:
         return seal_row(row, self._engine.keys)
@@ -310,14 +234,6 @@ class Recorder:
             lease.used.update(used)
             lease.used.difference_update(unused)
         self._announcer.queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
-
-    def _used(self, execution: Execution) -> dict[str, AnswerEvent]:
-        with execution.lock:
-            used = list(execution.used.values())
-        return {
-            a.receipt.jti: used_answer_event(a, execution.asked.get(a.receipt.interrupt_id), execution.info.run_id)
-            for a in used
-        }
 
 
 @contextmanager

@@ -1,0 +1,116 @@
+"""What a `put_writes` of LangGraph means: which questions were asked, and which answers were used or done without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
+from langgraph.types import Interrupt
+
+from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.engine.announcing import Config
+from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.envelope import jtis_in
+from symfonic_interrupts.engine.lease import lease_of
+from symfonic_interrupts.engine.native import NativeAnswers, native_question
+from symfonic_interrupts.engine.planner import interrupts_in, is_marker
+from symfonic_interrupts.engine.questions import Execution, Question
+from symfonic_interrupts.engine.rows import new_row, used_answer_event
+from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.events import AnswerEvent
+from symfonic_interrupts.store.schema import PauseRow
+
+
+@dataclass(slots=True)
+class Writing:
+    """What one `put_writes` means for the record."""
+
+    rows: list[PauseRow] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
+    used: dict[str, AnswerEvent] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
+
+
+class WritesReader:
+    """Reads the writes of one graph's tasks, with what this process remembers of their executions."""
+
+    def __init__(self, engine: Engine, graph: str, natives: NativeAnswers) -> None:
+        self._engine = engine
+        self._graph = graph
+        self.natives = natives
+
+    def read(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, *, is_root: bool) -> Writing:
+        executions = self._engine.executions
+        thread_id = str(config["configurable"]["thread_id"])
+        writing = Writing()
+        unused: set[str] = set()
+        for channel, value in writes:
+            if channel == INTERRUPT:
+                for surfaced in interrupts_in(value):
+                    self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
+            elif channel == RESUME and task_id != names.NULL_TASK_ID:
+                brought = set(jtis_in(value))
+                passes = executions.of_task((self._graph, thread_id), task_id)
+                for execution in passes:  # more than one where a slow call outlived the pass that it belonged to
+                    writing.used.update({j: e for j, e in self.used_in(execution).items() if j in brought})
+                if passes:
+                    unused |= brought
+                writing.used.update(self.natives.used_in(thread_id, task_id, value))
+        finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+        lease = lease_of(config)
+        if finishing and lease is not None:
+            unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
+        writing.unused = sorted(unused - writing.used.keys())
+        if writing.used and finishing:
+            first = next(value for channel, value in writes if channel == RESUME)
+            kept = {*jtis_in(first), *self.natives.used_in(thread_id, task_id, first)}
+            writing.hidden = [jti for jti in writing.used if jti not in kept]
+        if is_root and all(channel != INTERRUPT for channel, _ in writes):
+            writing.executions += executions.of_task((self._graph, thread_id), task_id)
+        return writing
+
+    def _read_question(
+        self, config: Config, surfaced: Interrupt, writes: Any, task_id: str, writing: Writing, *, is_root: bool
+    ) -> None:
+        place = config["configurable"]
+        thread_id = str(place["thread_id"])
+        slot = max((len(v) for c, v in writes if c == RESUME and isinstance(v, list | tuple)), default=0)
+        questions: list[Question] = []
+        if is_marker(surfaced.value):
+            execution = self._engine.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"])
+            if execution is None and is_root and surfaced.value["name"] in self._engine.registry:
+                raise StoreError(
+                    "a pause cannot be opened: what its node asked is not known any more; run the thread again"
+                )
+            if execution is not None and is_root:
+                with execution.lock:
+                    questions = execution.unanswered()
+                writing.executions.append(execution)
+        else:
+            native = native_question(self._engine, self.natives, self._graph, config, surfaced, slot, task_id)
+            questions = [native] if native is not None else []
+            slot = native.occurrence if native is not None else slot
+        for question in questions:
+            row = new_row(
+                self._engine,
+                question,
+                graph=self._graph,
+                thread_id=thread_id,
+                checkpoint_id=place["checkpoint_id"],
+                task_id=task_id,
+                langgraph_id=surfaced.id,
+                slot=slot,
+            )
+            writing.rows.append(row)
+
+    def used_in(self, execution: Execution) -> dict[str, AnswerEvent]:
+        """The answers that this execution used, with the events that tell of them."""
+        with execution.lock:
+            used = list(execution.used.values())
+        return {
+            a.receipt.jti: used_answer_event(a, execution.asked.get(a.receipt.interrupt_id), execution.info.run_id)
+            for a in used
+        }
