@@ -20,6 +20,7 @@ from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.schema import PauseRow
 
 MOST_REMEMBERED = 10_000
+MOST_RUNS = 1_000
 PUT_WAIT_SECONDS = 60.0
 
 Config = Any
@@ -29,9 +30,11 @@ Config = Any
 class Remembered(OrderedDict[Any, Any]):
     """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
 
+    most = MOST_REMEMBERED
+
     def note(self, key: Any, value: Any = True) -> None:
         self[key] = value
-        while len(self) > MOST_REMEMBERED:
+        while len(self) > self.most:
             self.popitem(last=False)
 
 
@@ -78,6 +81,7 @@ class Announcer:
         self._engine = engine
         self._lock = threading.Lock()
         self._emitted = Remembered()
+        self._emitted.most = MOST_RUNS  # each holds a run's runtime
         self._outbox = Remembered()
 
     def any_for(self, thread_id: str) -> bool:

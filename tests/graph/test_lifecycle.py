@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import operator
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts import (
@@ -249,4 +252,49 @@ async def test_a_ring_says_what_dropping_a_key_would_strand(bench: Bench) -> Non
     await bench.call(turned[2], "invoke", event.pause_token, {"approved": True, "note": "two"})
     assert ring.check(turned[0]) == {new_kid: 2, old_kid: 0}
     for interrupts, _, _ in (old, turned):
+        interrupts.close()
+
+
+def test_keys_are_rotated_worker_by_worker_under_load_without_a_failed_answer(store_url: str) -> None:
+    rings = [KeyRing([OLD]), KeyRing([OLD, NEW]), KeyRing([NEW, OLD]), KeyRing([NEW], retired=[OLD])]
+    saver = InMemorySaver()
+    made: list[Interrupts] = []
+
+    def worker(ring: KeyRing) -> tuple[Any, Any]:
+        interrupts = Interrupts(store_url, keys=ring, config=CONFIG)
+        made.append(interrupts)
+        interrupts.create_schema()
+        point = interrupts.register_interrupt("approval", payload_schema=Refund, response_schema=Decision)
+        node = point.node(payload=lambda state: Refund(order="A", amount=1))(lambda state, d: {"log": [d.note]})
+        builder = StateGraph(State).add_node("gate", node).add_edge(START, "gate")
+        graph = builder.compile(checkpointer=interrupts.checkpointer(saver))
+        return graph, interrupts.resume_adapter(graph)
+
+    def ask(asker: tuple[Any, Any], thread_id: str) -> str:
+        chunks = list(asker[0].stream({"log": []}, thread(thread_id), stream_mode="custom"))
+        return pauses(chunks)[0].pause_token
+
+    def answer(answerer: tuple[Any, Any], token: str) -> list[str]:
+        log: list[str] = answerer[1].invoke(token, {"approved": True, "note": "ok"})["log"]
+        return log
+
+    workers = [worker(rings[0])] * 3
+    waiting: list[str] = []
+    done: list[list[str]] = []
+    with ThreadPoolExecutor(4) as pool:
+        for stage, ring in enumerate(rings):
+            for restarted in range(3):
+                if stage == 3 and restarted == 0:  # the longest time to live has passed
+                    done += pool.map(answer, itertools.cycle(workers), waiting)
+                    waiting = []
+                workers[restarted] = worker(ring)
+                names = [f"t{stage}-{restarted}-{n}" for n in range(8)]
+                tokens = list(pool.map(ask, itertools.cycle(workers), names))
+                now, later = (tokens, []) if stage == 3 else (tokens[:6], tokens[6:])
+                waiting += later
+                done += pool.map(answer, itertools.cycle(workers[1:] + workers[:1]), now)
+
+    assert done == [["ok"]] * (4 * 3 * 8)
+    assert waiting == []
+    for interrupts in made:
         interrupts.close()
