@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import BaseModel
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
 from symfonic_interrupts.clock import Clock, system_clock
@@ -32,6 +31,9 @@ from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
 from symfonic_interrupts.tokens.keys import KeyRing
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine  # needs greenlet, which comes with the extra `async`
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)

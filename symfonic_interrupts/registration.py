@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,7 +30,6 @@ from symfonic_interrupts.json_models import answer_text, changed, errors_of, mod
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 _NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
 
-M = TypeVar("M", bound=BaseModel)
 ResponseValidator = Callable[[Any, Any], None]
 """Called with (response, payload), both models; refuses by raising ValueError or AssertionError."""
 

@@ -9,7 +9,7 @@ import json
 import math
 import secrets
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse
@@ -260,9 +260,3 @@ def stored_answer(engine: Engine, row: PauseRow) -> Answer:
     if receipt is None or receipt.jti != row["jti"] or not receipt.covers(row["answer_response"]):
         raise StoreError(f"the answer to {row['interrupt_id']} was changed in the database; it is not delivered")
     return Answer(receipt, row["answer_response"], sealed)
-
-
-def time_left(row: PauseRow, now: datetime) -> timedelta:
-    """How long a pause can still be answered; zero where its time is over."""
-    left: timedelta = row["expires_at"] - now
-    return max(timedelta(0), left)

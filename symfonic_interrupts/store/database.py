@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -26,9 +26,12 @@ from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
 from symfonic_interrupts.store.schema import metadata
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine  # needs greenlet, which comes with the extra `async`
+
 P = ParamSpec("P")
 T = TypeVar("T")
-E = TypeVar("E", sa.Engine, AsyncEngine)
+E = TypeVar("E", "sa.Engine", "AsyncEngine")
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 
 BUSY_SECONDS = 30
@@ -36,7 +39,10 @@ BUSY_SECONDS = 30
 
 _READS = "symfonic_reads"
 _SCHEMA_LOCK = 0x73796D66  # any number: processes that make the schema at once take turns
-_EXTRAS = {"postgresql": ("postgresql+psycopg", "postgres"), "sqlite": ("sqlite+aiosqlite", "async")}
+_REMEDIES = {
+    "postgresql": "use postgresql+psycopg://..., with pip install 'symfonic-interrupts[postgres]'",
+    "sqlite": "use sqlite:///..., which serves async calls as well",
+}
 
 
 class Database:
@@ -57,7 +63,7 @@ class Database:
         self._async: AsyncEngine | None = None
         self._closed = False
         self._schema_lock = threading.Lock()
-        if isinstance(target, AsyncEngine):
+        if _is_async_engine(target):
             self._async, dialect = target, target.dialect.name
             _refuse_memory(target.sync_engine)
         elif isinstance(target, sa.Engine):
@@ -65,7 +71,7 @@ class Database:
             _refuse_memory(target)
         elif isinstance(target, str | sa.URL):
             self._sync, self._async = _engine(target)
-            dialect = (self._sync or self._async).dialect.name  # type: ignore[union-attr]
+            dialect = sa.make_url(target).get_dialect().name
         else:
             raise StoreError("store must be an SQLAlchemy URL, an Engine or an AsyncEngine")
         if dialect not in ("sqlite", "postgresql"):
@@ -177,6 +183,11 @@ class Database:
         return f"Database({self.target!r})"
 
 
+def _is_async_engine(target: object) -> TypeGuard[AsyncEngine]:
+    module = sys.modules.get("sqlalchemy.ext.asyncio")  # whoever has such an engine has imported it
+    return module is not None and isinstance(target, module.AsyncEngine)
+
+
 def _for(body: Callable[..., Any], engine: E) -> E:
     return engine.execution_options(**{_READS: True}) if getattr(body, "reads", False) else engine
 
@@ -203,7 +214,7 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
         raise StoreError(
             "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
         ) from None
-    if dialect.name not in _EXTRAS:
+    if dialect.name not in _REMEDIES:
         raise StoreError(f"store: {dialect.name} is not supported; use SQLite or PostgreSQL")
     if dialect.name == "sqlite" and _is_in_memory(url):
         raise StoreError(
@@ -222,11 +233,11 @@ def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]
             return None, engine
         sync = sa.create_engine(url, **options)
     except ImportError as error:
-        known, extra = _EXTRAS[dialect.name]
-        raise StoreError(
-            f"store: the driver of {url.drivername} is not installed ({error.name or 'import failed'});"
-            f" use {known}://..., with pip install 'symfonic-interrupts[{extra}]'"
-        ) from None
+        missing = error.name or ("greenlet" if "greenlet" in str(error) else "import failed")
+        remedy = _REMEDIES[dialect.name]
+        if missing == "greenlet":
+            remedy = f"pip install 'symfonic-interrupts[async]', or {remedy}"
+        raise StoreError(f"store: the driver of {url.drivername} is not installed ({missing}); {remedy}") from None
     if dialect.name == "sqlite":
         _tune_sqlite(sync)
     else:
@@ -295,7 +306,7 @@ class _StoreErrors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if not isinstance(error, sa.exc.SQLAlchemyError):
             return
         if isinstance(error, sa.exc.DBAPIError):
