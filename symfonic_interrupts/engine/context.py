@@ -72,8 +72,8 @@ class Engine:
             if found is not None and not isinstance(found, FrameworkTenantScope):
                 raise ScopeRequired("FrameworkConfig.scope_resolver must return a FrameworkTenantScope, or None")
         elif any(configurable.get(key) is not None for key in TENANT_KEYS):
-            tenant, sub_tenant, namespace = (configurable.get(key) for key in TENANT_KEYS)
-            found = FrameworkTenantScope(tenant, sub_tenant, namespace)
+            parts: list[Any] = [configurable.get(key) for key in TENANT_KEYS]
+            found = FrameworkTenantScope(*parts)
         else:
             found = None
         return self.require_scope(found, 'pass config={"configurable": {"tenant_id": ...}}')
