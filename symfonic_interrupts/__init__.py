@@ -15,9 +15,10 @@ from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.janitor import Janitor, SweepReport
 from symfonic_interrupts.engine.point import Approval, InterruptPoint
 from symfonic_interrupts.engine.progress import Delivery
-from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
+from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import (
     AnswerUnused,
     CheckpointMissing,
@@ -46,6 +47,7 @@ from symfonic_interrupts.events import (
     InterruptEvent,
     InterruptExpiredEvent,
     InterruptResolvedEvent,
+    RecordedEvent,
 )
 from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.registration import InterruptRegistration
@@ -87,6 +89,7 @@ __all__ = [
     "PauseView",
     "PayloadInvalid",
     "ReceiptInvalid",
+    "RecordedEvent",
     "RegistrationError",
     "ResponseInvalid",
     "ResumeAdapter",
@@ -99,4 +102,5 @@ __all__ = [
     "TokenExpired",
     "TokenInvalid",
     "UnknownInterrupt",
+    "Worker",
 ]

@@ -16,10 +16,12 @@ class InterruptError(Exception):
     Attributes:
         code: stable machine-readable name of the kind of error.
         http_status: the HTTP status code (RFC 9110) that fits it.
+        index: which of several answers it is about, from 0; None where there was one.
     """
 
     code: ClassVar[str] = "interrupt_error"
     http_status: ClassVar[int] = 500
+    index: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest
+from symfonic_interrupts.scope import FrameworkTenantScope
 
 
 class _Event(BaseModel):
@@ -146,6 +147,29 @@ class AskUserExpiredEvent(_Event):
     def name(self) -> str:
         """The point's name, as of an `InterruptExpiredEvent`."""
         return ASK_USER
+
+
+class RecordedEvent(BaseModel):
+    """A row of `interrupt_events`: what happened to a pause, for an auditor or a dashboard.
+
+    Attributes:
+        cursor: its place; a reader that goes on from the last one it saw misses none.
+        at: when (UTC), by the database's clock (SQLite: the process's).
+        type: `interrupt`, `interrupt_resolved`, `interrupt_expired`, their `ask_user_...` kin, or `interrupt_` with
+            `superseded`, `unused`, `revoked`, `reissued`, `refused`, `cross_scope`, `swallowed`.
+        scope: whose pause it is.
+        body: what is recorded of it, as JSON data: for the six events, their fields without the token.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    cursor: str
+    at: datetime
+    type: str
+    name: str
+    interrupt_id: str
+    thread_id: str
+    scope: FrameworkTenantScope
+    body: Annotated[Any, Field(repr=False)]
 
 
 PauseEvent = InterruptEvent | AskUserQuestionEvent

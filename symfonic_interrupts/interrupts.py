@@ -19,11 +19,12 @@ from symfonic_interrupts.clock import Clock, system_clock
 from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.ask_user_tool import ask_user_tool
 from symfonic_interrupts.engine.context import Engine, Subscriber
-from symfonic_interrupts.engine.janitor import Janitor
+from symfonic_interrupts.engine.janitor import Janitor, purge
 from symfonic_interrupts.engine.point import InterruptPoint, Node
 from symfonic_interrupts.engine.recovery import RunKwargs
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.saver import InterruptSaver
+from symfonic_interrupts.engine.steps import Tools, perform
 from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
 from symfonic_interrupts.registration import InterruptRegistration, Registry
@@ -205,16 +206,32 @@ class Interrupts:
         """
         if not isinstance(adapter, ResumeAdapter) or not adapter.belongs_to(self._engine):
             raise RegistrationError("janitor and worker take what resume_adapter() of this Interrupts returned")
-        return Janitor(self._engine, adapter)
+        return adapter.janitor()
 
     def worker(self, adapter: ResumeAdapter) -> Worker:
         """A loop that recovers and sweeps an adapter's graph until it is stopped; any number of processes may run one."""
-        janitor = self.janitor(adapter)
-        return Worker([adapter.recover, janitor.sweep], [adapter.arecover, janitor.asweep])
+        self.janitor(adapter)
+        return adapter.worker()
 
     def ask_user_tool(self) -> BaseTool:
         """A LangChain tool with which a model asks the user 1 to 4 multiple-choice questions and gets the answers as JSON."""
         return ask_user_tool(self.ask_user)
+
+    def purge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
+        """Delete pauses, of every graph in this store, that have ended, whose time is over, and asked longer ago than this.
+
+        A token never becomes valid again: one without its pause is refused. Open and undelivered pauses stay.
+
+        Args:
+            with_events: delete the event rows of that time, too. An auditor may want them.
+
+        Returns:
+            How many `pauses`, `tokens` and `events` were deleted.
+
+        Raises:
+            RegistrationError: no timedelta of zero or more.
+        """
+        return perform(purge(self._engine, older_than, with_events), Tools(self._engine.database, None))
 
     def keys_in_use(self) -> dict[str, int]:
         """By key id, how many signatures of pauses that may still be answered or delivered are its own. See `KeyRing.check`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.failpoints import Reached, nothing
 from symfonic_interrupts.engine.questions import Executions
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
@@ -48,6 +49,7 @@ class Engine:
     cached_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    failpoint: Reached = nothing
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""

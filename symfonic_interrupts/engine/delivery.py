@@ -58,6 +58,7 @@ class Deliverer:
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
         wait = self._engine.config.lease_wait * (0 if recovering else 1)
         keeper, rows = held or (yield from take_lease(self._engine, self._saver.graph, thread_id, wait))
+        self._engine.failpoint("lease_taken")
         progress = Progress(rows)
         clean = False
         try:
@@ -74,6 +75,7 @@ class Deliverer:
                 end = self._engine.operations.end_lease
                 at = (yield from self._head_id(thread_id)) if clean and progress.ran else None
                 yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
+            self._engine.failpoint("lease_released")
         return (yield from self._report(thread_id, kwargs, progress))
 
     # -- driving
@@ -123,7 +125,10 @@ class Deliverer:
                 yield Keep(keeper)
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
-            progress.output = yield RunGraph(self._command(thread_id, step), config, graph_kwargs)
+            command = self._command(thread_id, step)
+            self._engine.failpoint("resume_started")
+            progress.output = yield RunGraph(command, config, graph_kwargs)
+            self._engine.failpoint("run_ended")
             head = yield self._checkpoint(thread_id)
             if head is not None:
                 place = head.config["configurable"]["checkpoint_id"]
@@ -131,6 +136,7 @@ class Deliverer:
                 found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
                 progress.rows, progress.over = found.rows, found.over
                 progress.ended.update(found.states)
+                self._engine.failpoint("applied_marked")
                 if progress.over:
                     return
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.progress import Delivery
-from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, expiry_event, expiry_record
 from symfonic_interrupts.engine.steps import Steps, aperform, perform, transact
 from symfonic_interrupts.engine.worker import Worker
@@ -17,6 +16,9 @@ from symfonic_interrupts.errors import RegistrationError, StoreError
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.store.operations import Claim, Event
 from symfonic_interrupts.store.schema import PauseRow
+
+if TYPE_CHECKING:
+    from symfonic_interrupts.engine.resume import ResumeAdapter
 
 BATCH = 100
 log = logging.getLogger("symfonic_interrupts.janitor")
@@ -77,29 +79,12 @@ class Janitor:
         self._worker.stop()
 
     def purge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
-        """Delete pauses, of every graph in this store, that have ended, whose time is over, and asked longer ago than this.
-
-        A token never becomes valid again: one without its pause is refused. Open and undelivered pauses stay.
-
-        Args:
-            with_events: delete the event rows of that time, too. An auditor may want them.
-
-        Returns:
-            How many `pauses`, `tokens` and `events` were deleted.
-        """
-        return perform(self._purge(older_than, with_events), self._adapter.tools)
+        """`Interrupts.purge`, for whoever has only the janitor: of every graph in this store."""
+        return perform(purge(self._engine, older_than, with_events), self._adapter.tools)
 
     async def apurge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
         """`purge` for coroutines."""
-        return await aperform(self._purge(older_than, with_events), self._adapter.tools)
-
-    def _purge(self, older_than: timedelta, with_events: bool) -> Steps[dict[str, int]]:
-        self._engine.database.check_open()
-        if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-            raise RegistrationError("older_than must be a timedelta of zero or more")
-        before = self._engine.now() - older_than
-        counts: dict[str, int] = yield transact(self._engine.operations.purge, before, with_events=with_events)
-        return counts
+        return await aperform(purge(self._engine, older_than, with_events), self._adapter.tools)
 
     def _sweep(self) -> Steps[SweepReport]:
         engine, graph = self._engine, self._adapter.graph_name
@@ -128,7 +113,7 @@ class Janitor:
                 break
         deliveries = []
         for thread_id in dict.fromkeys(defaulted.values()):
-            delivery = yield from self._adapter.recovery.deliver_apart(thread_id, recovering=False)
+            delivery = yield from self._adapter.recovery.deliver_apart(thread_id)
             assert delivery is not None
             deliveries.append(delivery)
         return SweepReport(tuple(events), tuple(defaulted), tuple(deliveries), tuple(refused), tuple(unknown))
@@ -151,6 +136,7 @@ class Janitor:
         at: Any = yield transact(self._engine.operations.expire, row, claim, describe)
         if at is None:
             return None
+        self._engine.failpoint("sweep_claimed" if text is None else "default_stored")
         if text is not None:
             defaulted[row["interrupt_id"]] = row["thread_id"]
         return told[-1]
@@ -163,3 +149,13 @@ class Janitor:
                 except Exception:  # what was swept is swept; the report must not be lost for it
                     log.exception("a subscriber failed on %s of %s", event.type, event.interrupt_id)
         return report
+
+
+def purge(engine: Engine, older_than: timedelta, with_events: bool) -> Steps[dict[str, int]]:
+    """Delete what has ended and is older than this. See `Interrupts.purge`."""
+    engine.database.check_open()
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise RegistrationError("older_than must be a timedelta of zero or more")
+    before = engine.now() - older_than
+    counts: dict[str, int] = yield transact(engine.operations.purge, before, with_events=with_events)
+    return counts

@@ -1,41 +1,114 @@
-"""Open pauses, from the store alone."""
+"""Open pauses, single pauses and events, from the store alone. Nothing here changes anything."""
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.rows import open_events
+from symfonic_interrupts.engine.rows import check_authentic, open_events, scope_of
 from symfonic_interrupts.engine.steps import Steps, transact
-from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.engine.views import PauseView, view_of
+from symfonic_interrupts.errors import UnknownInterrupt
+from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
-MOST_PENDING = 1000
+MOST_LISTED = 1000
+_CURSOR = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
 
 def list_pending(
     engine: Engine,
     graph: str,
+    *,
     scope: FrameworkTenantScope | None,
     include_sub_scopes: bool,
-    name: str | None,
-    thread_id: str | None,
     limit: int,
-    after: str | None,
+    thread_id: str | None,
+    **filters: str | None,
 ) -> Steps[list[PauseEvent]]:
     """The open pauses of a scope with freshly minted tokens, newest first. See `ResumeAdapter.pending`."""
     engine.database.check_open()
-    if type(limit) is not int or not 1 <= limit <= MOST_PENDING:
-        raise ValueError(
-            f"limit must be a whole number from 1 to {MOST_PENDING}; the next page begins `after` the last"
-        )
-    crossing = [r.name for r in engine.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
     rows = yield transact(
         engine.operations.list_open,
         graph=graph,
-        scope=engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"),
-        sub_scope_names=crossing,
-        name=name,
+        limit=_checked(limit, "the next page begins `after` the last"),
         thread_id=None if thread_id is None else str(thread_id),  # as LangGraph does
-        limit=limit,
-        after=after,
+        **_whose(engine, scope, include_sub_scopes),
+        **filters,
     )
     return open_events(engine, rows)
+
+
+def view_pause(engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
+    """One pause, for whoever may answer it. See `ResumeAdapter.view`."""
+    engine.database.check_open()
+    given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
+    row = yield transact(engine.operations.find_pause, graph, str(interrupt_id))
+    if row is not None:
+        check_authentic(engine, row)
+        registration = engine.registry.named(row["name"])
+        if registration.cross_scope_allowed or given == scope_of(row):
+            return view_of(row, registration, engine.now())
+    raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
+
+
+def list_events(
+    engine: Engine,
+    graph: str,
+    *,
+    scope: FrameworkTenantScope | None,
+    include_sub_scopes: bool,
+    thread_id: str | None,
+    after: str | None,
+    limit: int,
+) -> Steps[list[RecordedEvent]]:
+    """What was recorded of a scope's pauses, oldest first. See `ResumeAdapter.events`."""
+    engine.database.check_open()
+    rows = yield transact(
+        engine.operations.list_events,
+        graph=graph,
+        limit=_checked(limit, "go on `after` the last cursor"),
+        thread_id=None if thread_id is None else str(thread_id),
+        after=None if after is None else _place(after),
+        **_whose(engine, scope, include_sub_scopes),
+    )
+    return [_recorded(row) for row in rows]
+
+
+def event_cursor(engine: Engine) -> Steps[str]:
+    """The cursor of now. See `ResumeAdapter.event_cursor`."""
+    engine.database.check_open()
+    xid, event_id = yield transact(engine.operations.events_end)
+    return _cursor(xid, event_id)
+
+
+def _whose(engine: Engine, scope: FrameworkTenantScope | None, include_sub_scopes: bool) -> dict[str, Any]:
+    crossing = [r.name for r in engine.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
+    return {"scope": engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"), "sub_scope_names": crossing}
+
+
+def _checked(limit: int, remedy: str) -> int:
+    if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
+        raise ValueError(f"limit must be a whole number from 1 to {MOST_LISTED}; {remedy}")
+    return limit
+
+
+def _recorded(row: dict[str, Any]) -> RecordedEvent:
+    facts = {key: row[key] for key in ("at", "type", "name", "interrupt_id", "thread_id")}
+    return RecordedEvent(
+        cursor=_cursor(row["xid"], row["id"]), scope=scope_of(row), body=json.loads(row["body"]), **facts
+    )
+
+
+def _cursor(xid: int, event_id: int) -> str:
+    return f"{xid}-{event_id}"
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    if isinstance(cursor, str) and _CURSOR.fullmatch(cursor):
+        xid, event_id = (int(part) for part in cursor.split("-"))
+        if max(xid, event_id) < 2**63:
+            return xid, event_id
+    raise ValueError("after must be the cursor of an event, or None")

@@ -121,6 +121,20 @@ class Execution:
         return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
 
 
+def swallowed(executions: Iterable[Execution]) -> list[Question]:
+    """What these executions, which are over without a pause, asked and were never told in any pass of their task."""
+    asked: dict[tuple[str, str], Question] = {}
+    answered: set[tuple[str, str]] = set()
+    for execution in executions:
+        with execution.lock:
+            if execution.refused is None:
+                asked.update(
+                    ((execution.task_id, question.interrupt_id), question) for question in execution.unanswered()
+                )
+            answered.update((execution.task_id, id_) for id_ in execution.answered)
+    return [question for key, question in asked.items() if key not in answered]
+
+
 class Executions:
     """The executions of this process, found by the running task, by thread and task, or by question."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,14 +12,15 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
+from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
-from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.native import NativeAnswers
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
-from symfonic_interrupts.engine.questions import Execution
-from symfonic_interrupts.engine.rows import pause_record
+from symfonic_interrupts.engine.questions import Execution, swallowed
+from symfonic_interrupts.engine.rows import new_row, pause_record
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
 from symfonic_interrupts.engine.writing import WritesReader, Writing
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
@@ -97,6 +99,7 @@ class Recorder:
             raise
         if not config["configurable"].get("checkpoint_ns", ""):
             self._puts.ended((thread_id, checkpoint["id"]))
+        self._engine.failpoint("checkpoint_written")
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
@@ -121,11 +124,14 @@ class Recorder:
             self._puts.failed(thread_id)
             raise
         self._puts.ended((thread_id, checkpoint["id"]))
+        self._engine.failpoint("checkpoint_written")
         with self._lock:
             left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
         if (left or used or metadata.get("source") == "fork") and lease is None:
             # a delivery closes what it leaves behind when it ends
             yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"], settle=False)
+        if metadata.get("source") == "loop":
+            yield from self._report_swallowed(config, over)
         self._engine.executions.drop(over)
         self._announcer.emit(config, names.NULL_TASK_ID, self._announcer.outgoing(thread_id))
         return result
@@ -185,11 +191,43 @@ class Recorder:
         elif writing.used or writing.unused:
             yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
         yield CallSaver("put_writes", args)
+        if writing.asks:
+            self._engine.failpoint("marker_written")
+        elif writing.used or writing.unused:
+            self._engine.failpoint("answer_durable")
+        if writing.finishes and not writing.asks:
+            yield from self._report_swallowed(config, writing.executions)
         self._engine.executions.drop(writing.executions)
         if is_root:
             events: list[PauseEvent | AnswerEvent] = list(self._announcer.outgoing(thread_id))
             events += self._announcer.new_pauses(place, opened, [row["scope_hash"] for row in writing.rows])
             self._announcer.emit(config, task_id, events)
+            if events:
+                self._engine.failpoint("event_emitted")
+
+    def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
+        """Tell of questions that were asked in tasks that finished all the same: an `except Exception` took them."""
+        place = config["configurable"]
+        for question in swallowed(over):
+            row = new_row(
+                self._engine,
+                question,
+                graph=self._graph,
+                thread_id=str(place["thread_id"]),
+                checkpoint_id=question.leaf_checkpoint_id,
+                task_id=question.leaf_task_id,
+                langgraph_id="",
+                slot=0,
+            )
+            told = {"name": question.name, "interrupt_id": question.interrupt_id}
+            yield transact(self._engine.operations.record, row, ("interrupt_swallowed", told))
+            audit_log.warning("interrupt_swallowed %s", canonical_json(told))
+            warnings.warn(
+                f"{question.name}: the pause was swallowed, so nobody is asked: something between the node and pause()"
+                " catches Exception; let GraphInterrupt pass",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]
@@ -197,6 +235,7 @@ class Recorder:
         opened, marked = yield transact(
             self._engine.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
         )
+        self._engine.failpoint("pause_opened")
         self._tell(lease, thread_id, writing.used, writing.unused, marked)
         return opened
 

@@ -74,11 +74,18 @@ class Recovery:
             yield transact(self._engine.operations.confirm, confirmed)
         return found
 
-    def deliver_apart(self, thread_id: str, *, recovering: bool, crashed: bool = False) -> Steps[Delivery | None]:
+    def deliver_apart(
+        self,
+        thread_id: str,
+        *,
+        recovering: bool = False,
+        crashed: bool = False,
+        graph_kwargs: Mapping[str, Any] | None = None,
+    ) -> Steps[Delivery | None]:
         """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
         try:
-            kwargs: dict[str, Any] = {}
-            if self._run_kwargs is not None:
+            kwargs = dict(graph_kwargs or {})
+            if graph_kwargs is None and self._run_kwargs is not None:
                 latest = yield transact(self._engine.operations.load_latest, self._graph, thread_id)
                 if latest is not None:
                     kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))

@@ -5,13 +5,11 @@ Nothing before that transaction changes the pause, so a bad answer never spends 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
@@ -19,6 +17,7 @@ from symfonic_interrupts.engine.lease import Held, LeaseKeeper, new_owner
 from symfonic_interrupts.engine.planner import is_pending, read_tasks
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.engine.views import AnswerReceipt, PauseView, receipt_of, view_of
 from symfonic_interrupts.errors import (
     CheckpointMissing,
     PauseNotReady,
@@ -38,49 +37,29 @@ from symfonic_interrupts.tokens.pause_token import PauseToken
 
 MOST_ACTOR_CHARACTERS = 255
 
-
-class PauseView(BaseModel):
-    """What a token is about, for the one who is to answer.
-
-    Attributes:
-        name, metadata: the point.
-        payload: what is asked, as JSON data.
-        response_schema: JSON Schema of the answer.
-        expires_at: when the token ends (UTC).
-        state: `pending`, or why it cannot be answered: `answered`, `applied`, `unused`, `expired`, `superseded`, `revoked`.
-        defaulted: nobody answered in time, and the point's `on_expire` was taken.
-        interrupt_id, thread_id: the pause.
-    """
-
-    model_config = ConfigDict(frozen=True)
-    name: str
-    metadata: dict[str, Any]
-    payload: Any = Field(repr=False)
-    response_schema: dict[str, Any]
-    expires_at: datetime
-    state: str
-    defaulted: bool
-    interrupt_id: str
-    thread_id: str
+OnRow = Callable[[PauseRow], Any]
 
 
-class AnswerReceipt(BaseModel):
-    """An answer was accepted and stored.
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An answer that has passed every check, on its way into the store.
 
     Attributes:
-        interrupt_id, name, thread_id: the pause that it answers.
-        answered_at: when (UTC).
-        actor: who answered, as the caller named them, or None.
-        response_hash: SHA-256 of the answer's canonical JSON, base64url.
+        told: what the audit is told, where it comes from another scope.
+        repeated: the receipt of the same answer, where it was stored before under the same idempotency key.
     """
 
-    model_config = ConfigDict(frozen=True)
-    interrupt_id: str
-    name: str
-    thread_id: str
-    answered_at: datetime
-    actor: str | None = Field(repr=False)
-    response_hash: str
+    claims: PauseToken
+    row: PauseRow
+    text: str = field(repr=False)
+    claim: Claim = field(repr=False)
+    told: Mapping[str, Any] | None = None
+    repeated: AnswerReceipt | None = None
+
+    def describe(self, at: datetime) -> list[Event]:
+        """The event rows of the answer."""
+        events = [answer_record(self.row, self.text, at, defaulted=False)]
+        return events if self.told is None else [*events, ("interrupt_cross_scope", self.told)]
 
 
 class Redeemer:
@@ -94,18 +73,7 @@ class Redeemer:
         """What the token is about. Changes nothing."""
         claims, registration, _ = yield from self._admit(token, scope, actor=None)
         row = yield from self._rehydrate(claims)
-        state = "expired" if row["state"] == "pending" and row["overdue"] else row["state"]
-        return PauseView(
-            name=registration.name,
-            metadata=dict(registration.metadata),
-            payload=json.loads(row["payload"]),
-            response_schema=registration.response_schema.model_json_schema(),
-            expires_at=row["expires_at"],
-            state=state,
-            defaulted=bool(row["answer_defaulted"]),
-            interrupt_id=row["interrupt_id"],
-            thread_id=row["thread_id"],
-        )
+        return view_of(row, registration, self._engine.now())
 
     def answer(
         self,
@@ -116,7 +84,7 @@ class Redeemer:
         idempotency_key: str | None,
         *,
         hold: bool = False,
-        on_row: Callable[[PauseRow], Any] | None = None,
+        on_row: OnRow | None = None,
     ) -> Steps[tuple[AnswerReceipt, PauseRow, Held | None]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read.
 
@@ -124,11 +92,44 @@ class Redeemer:
             hold: take the thread's lease in the same transaction, if nobody has it; also returned.
             on_row: looks at the row before anything is spent, and may raise.
         """
-        for field, value in (("actor", actor), ("idempotency_key", idempotency_key)):
+        offer = yield from self.offer(token, response, scope, actor, idempotency_key, on_row=on_row)
+        if offer.repeated is not None:
+            return offer.repeated, offer.row, None
+        held: Held | None = None
+        if hold:
+            since, ttl = time.monotonic(), self._engine.config.lease_ttl
+            body = self._engine.operations.answer_and_hold
+            at, taken = yield transact(body, offer.row, offer.claim, offer.describe, new_owner(), ttl)
+            if taken is not None:
+                held = LeaseKeeper(self._engine, taken[0], since + ttl.total_seconds()), taken[1]
+        else:
+            at = yield transact(self._engine.operations.answer, offer.row, offer.claim, offer.describe)
+        if at is None:
+            repeated = yield from self.lost(offer, idempotency_key)
+            return repeated, offer.row, None
+        return self.accepted(offer, at), offer.row, held
+
+    def offer(
+        self,
+        token: str,
+        response: Any,
+        scope: FrameworkTenantScope | None,
+        actor: str | None,
+        idempotency_key: str | None = None,
+        *,
+        on_row: OnRow | None = None,
+        heads: dict[str, Any] | None = None,
+    ) -> Steps[Offer]:
+        """Every check of an answer, before anything is spent.
+
+        Args:
+            heads: checkpoints read before, by thread; to look each up once.
+        """
+        for word, value in (("actor", actor), ("idempotency_key", idempotency_key)):
             if value is None:
                 continue
             if not isinstance(value, str) or not 0 < len(value) <= MOST_ACTOR_CHARACTERS or not value.isprintable():
-                raise ResponseInvalid(f"{field} must be 1 to {MOST_ACTOR_CHARACTERS} printable characters, or None")
+                raise ResponseInvalid(f"{word} must be 1 to {MOST_ACTOR_CHARACTERS} printable characters, or None")
         claims, registration, crossing = yield from self._admit(token, scope, actor)
         row = yield from self._rehydrate(claims)
         if on_row is not None:
@@ -136,35 +137,30 @@ class Redeemer:
         limit = self._engine.config.max_response_bytes
         if row["state"] in ("answered", "applied", "unused") and idempotency_key is not None:
             text = registration.response_text(response, limit=limit)
-            return self._repeated(row, text, idempotency_key), row, None
-        self._refuse_state(row)
-        yield from self.check_head(row)
+            return Offer(
+                claims, row, text, Claim("answered", "answered"), repeated=_repeated(row, text, idempotency_key)
+            )
+        _refuse_state(row)
+        yield from self.check_head(row, heads)
         text = registration.response_text(response, payload_text=row["payload"], limit=limit)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
-        told = None if crossing is None else self._audit_facts(row, crossing, actor)
+        told = None if crossing is None else _audit_facts(row, crossing, actor)
+        return Offer(claims, row, text, claim, told)
 
-        def describe(at: datetime) -> list[Event]:
-            events = [answer_record(row, text, at, defaulted=False)]
-            return events if told is None else [*events, ("interrupt_cross_scope", told)]
+    def accepted(self, offer: Offer, at: datetime) -> AnswerReceipt:
+        """The receipt of an offer that was stored."""
+        self._engine.failpoint("claim_committed")
+        if offer.told is not None:
+            audit_log.warning("interrupt_cross_scope %s", canonical_json(offer.told))
+        return receipt_of(offer.row, at, offer.claim.actor, sha256(offer.text))
 
-        held: Held | None = None
-        if hold:
-            since, ttl = time.monotonic(), self._engine.config.lease_ttl
-            body = self._engine.operations.answer_and_hold
-            at, taken = yield transact(body, row, claim, describe, new_owner(), ttl)
-            if taken is not None:
-                held = LeaseKeeper(self._engine, taken[0], since + ttl.total_seconds()), taken[1]
-        else:
-            at = yield transact(self._engine.operations.answer, row, claim, describe)
-        if at is None:
-            row = yield from self._rehydrate(claims)
-            if row["state"] == "answered" and idempotency_key is not None:
-                return self._repeated(row, text, idempotency_key), row, None
-            self._refuse_state(row)
-            raise StoreError("the answer was not stored; try again", retryable=True)
-        if told is not None:
-            audit_log.warning("interrupt_cross_scope %s", canonical_json(told))
-        return self._receipt(row, at, actor, sha256(text)), row, held
+    def lost(self, offer: Offer, idempotency_key: str | None = None) -> Steps[AnswerReceipt]:
+        """Another caller was first: raise what the row's new state says, unless it was the same answer."""
+        row = yield from self._rehydrate(offer.claims)
+        if row["state"] == "answered" and idempotency_key is not None:
+            return _repeated(row, offer.text, idempotency_key)
+        _refuse_state(row)
+        raise StoreError("the answer was not stored; try again", retryable=True)
 
     def claim(
         self,
@@ -215,7 +211,7 @@ class Redeemer:
             return claims, registration, given
         row, _ = yield transact(engine.operations.load_pause, claims.jti)
         if row is not None:
-            told = self._audit_facts(row, given, actor)
+            told = _audit_facts(row, given, actor)
             yield transact(engine.operations.record, row, ("interrupt_refused", {**told, "code": ScopeMismatch.code}))
             audit_log.warning("interrupt_refused %s", canonical_json(told))
         raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
@@ -236,20 +232,13 @@ class Redeemer:
         found: PauseRow = row
         return found
 
-    def _refuse_state(self, row: PauseRow) -> None:
-        state = row["state"]
-        if state == "superseded":
-            raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
-        if row["answer_defaulted"]:
-            raise TokenExpired("the time to answer is over; the default answer was taken", expired_at=row["expires_at"])
-        if state == "expired" or (state == "pending" and row["overdue"]):
-            raise TokenExpired("the time to answer is over", expired_at=row["expires_at"])
-        if state != "pending":
-            raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
-
-    def check_head(self, row: PauseRow) -> Steps[None]:
+    def check_head(self, row: PauseRow, heads: dict[str, Any] | None = None) -> Steps[None]:
         """The interrupt must be pending at the thread's newest checkpoint."""
-        head = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], "checkpoint_ns": ""}},))
+        heads = {} if heads is None else heads
+        place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+        if row["thread_id"] not in heads:
+            heads[row["thread_id"]] = yield CallSaver("get_tuple", ({"configurable": place},))
+        head = heads[row["thread_id"]]
         if head is None:
             raise CheckpointMissing(
                 "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver that asked"
@@ -268,24 +257,30 @@ class Redeemer:
             raise PauseSuperseded("the node finished without this pause; its question no longer stands")
         raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
 
-    # -- results
 
-    def _repeated(self, row: PauseRow, text: str, idempotency_key: str) -> AnswerReceipt:
-        if row["answer_idempotency_key"] == idempotency_key and row["answer_response_hash"] == sha256(text):
-            return self._receipt(row, row["answer_at"], row["answer_actor"], row["answer_response_hash"])
-        raise TokenConsumed(f"the token is spent: the pause is {row['state']}", state=row["state"])
+def _refuse_state(row: PauseRow) -> None:
+    state = row["state"]
+    if state == "superseded":
+        raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
+    if row["answer_defaulted"]:
+        raise TokenExpired("the time to answer is over; the default answer was taken", expired_at=row["expires_at"])
+    if state == "expired" or (state == "pending" and row["overdue"]):
+        raise TokenExpired("the time to answer is over", expired_at=row["expires_at"])
+    if state != "pending":
+        raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
 
-    @staticmethod
-    def _receipt(row: PauseRow, at: datetime, actor: str | None, response_hash: str) -> AnswerReceipt:
-        where = {key: row[key] for key in ("interrupt_id", "name", "thread_id")}
-        return AnswerReceipt(answered_at=at, actor=actor, response_hash=response_hash, **where)
 
-    @staticmethod
-    def _audit_facts(row: PauseRow, answering_scope_hash: str, actor: str | None) -> Mapping[str, Any]:
-        return {
-            "name": row["name"],
-            "interrupt_id": row["interrupt_id"],
-            "scope_hash": row["scope_hash"],
-            "answering_scope_hash": answering_scope_hash,
-            "actor": actor,
-        }
+def _repeated(row: PauseRow, text: str, idempotency_key: str) -> AnswerReceipt:
+    if row["answer_idempotency_key"] == idempotency_key and row["answer_response_hash"] == sha256(text):
+        return receipt_of(row, row["answer_at"], row["answer_actor"], row["answer_response_hash"])
+    raise TokenConsumed(f"the token is spent: the pause is {row['state']}", state=row["state"])
+
+
+def _audit_facts(row: PauseRow, answering_scope_hash: str, actor: str | None) -> Mapping[str, Any]:
+    return {
+        "name": row["name"],
+        "interrupt_id": row["interrupt_id"],
+        "scope_hash": row["scope_hash"],
+        "answering_scope_hash": answering_scope_hash,
+        "actor": actor,
+    }

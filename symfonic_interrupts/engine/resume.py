@@ -11,11 +11,12 @@ from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer
+from symfonic_interrupts.engine.janitor import Janitor
 from symfonic_interrupts.engine.lifecycle import Lifecycle
-from symfonic_interrupts.engine.listing import list_pending
+from symfonic_interrupts.engine.many import Answers, answer_many
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.recovery import Recovery, RunKwargs
-from symfonic_interrupts.engine.redeem import AnswerReceipt, PauseView, Redeemer
+from symfonic_interrupts.engine.redeem import Redeemer
 from symfonic_interrupts.engine.steps import (
     Steps,
     Tools,
@@ -25,43 +26,32 @@ from symfonic_interrupts.engine.steps import (
     perform_stream,
     transact,
 )
+from symfonic_interrupts.engine.viewer import Viewer
+from symfonic_interrupts.engine.views import AnswerReceipt
 from symfonic_interrupts.engine.wiring import check_graph
+from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import AnswerUnused
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.schema import PauseRow
 
 
-class ResumeAdapter:
+class ResumeAdapter(Viewer):
     """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
 
     def __init__(self, engine: Engine, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
         saver = check_graph(engine, graph)
+        redeemer = Redeemer(engine, saver.graph)
+        super().__init__(engine, saver.graph, redeemer, Tools(engine.database, saver.inner, graph))
         self.graph = graph
-        self.graph_name = saver.graph
-        self._engine = engine
-        self._redeemer = Redeemer(engine, saver.graph)
         self._deliverer = Deliverer(engine, graph, saver)
         self._recovery = Recovery(engine, saver.graph, self._deliverer, run_kwargs)
-        self._lifecycle = Lifecycle(engine, saver.graph, self._redeemer)
-        self._tools = Tools(engine.database, saver.inner, graph)
+        self._lifecycle = Lifecycle(engine, saver.graph, redeemer)
 
     def __repr__(self) -> str:
         return f"ResumeAdapter(graph={self.graph_name!r})"
 
     # -- one token
-
-    def inspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
-        """What a token is about: payload, JSON Schema of the answer, expiry and state. Changes nothing.
-
-        Raises:
-            TokenInvalid, TokenExpired, UnknownInterrupt, ScopeRequired, ScopeMismatch, StoreError
-        """
-        return perform(self._redeemer.inspect(token, scope), self._tools)
-
-    async def ainspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
-        """`inspect` for coroutines."""
-        return await aperform(self._redeemer.inspect(token, scope), self._tools)
 
     def answer(
         self,
@@ -249,48 +239,55 @@ class ResumeAdapter:
 
     # -- many
 
-    def pending(
+    def invoke_many(
         self,
+        answers: Answers,
         *,
         scope: FrameworkTenantScope | None = None,
-        include_sub_scopes: bool = False,
-        name: str | None = None,
-        thread_id: str | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> list[PauseEvent]:
-        """Open pauses with freshly minted tokens, newest first, from the pause store alone.
+        actor: str | None = None,
+        **graph_kwargs: Any,
+    ) -> list[Delivery]:
+        """Answer many pauses, all or none in one transaction; then drive each thread once.
 
         Args:
-            scope: whose; required unless `FrameworkConfig.default_scope` is set.
-            include_sub_scopes: also those of scopes below it, of points with `cross_scope_allowed`.
-            name, thread_id: only of this point, this thread.
-            limit: at most so many, 1 to 1,000.
-            after: the `interrupt_id` of the last event of the page before.
+            answers: pairs of (token, response).
+            scope, actor: of all of them; see `answer`.
+            graph_kwargs: for every run of the graph.
+
+        Returns:
+            One `Delivery` per thread, in the order of the answers; what its graph raised stands in `Delivery.error`.
 
         Raises:
-            ScopeRequired, StoreError
+            InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
         """
-        return perform(
-            list_pending(self._engine, self.graph_name, scope, include_sub_scopes, name, thread_id, limit, after),
-            self._tools,
-        )
+        return perform(self._answer_many(answers, scope, actor, graph_kwargs), self._tools)
 
-    async def apending(
+    async def ainvoke_many(
         self,
+        answers: Answers,
         *,
         scope: FrameworkTenantScope | None = None,
-        include_sub_scopes: bool = False,
-        name: str | None = None,
-        thread_id: str | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> list[PauseEvent]:
-        """`pending` for coroutines."""
-        return await aperform(
-            list_pending(self._engine, self.graph_name, scope, include_sub_scopes, name, thread_id, limit, after),
-            self._tools,
-        )
+        actor: str | None = None,
+        **graph_kwargs: Any,
+    ) -> list[Delivery]:
+        """`invoke_many` for coroutines."""
+        return await aperform(self._answer_many(answers, scope, actor, graph_kwargs), self._tools)
+
+    def _answer_many(
+        self, answers: Answers, scope: FrameworkTenantScope | None, actor: str | None, graph_kwargs: dict[str, Any]
+    ) -> Steps[list[Delivery]]:
+        self._deliverer.check_kwargs(graph_kwargs)
+
+        def check(row: PauseRow) -> None:
+            self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
+
+        threads = yield from answer_many(self._engine, self._redeemer, answers, scope, actor, check)
+        deliveries = []
+        for thread_id in threads:
+            delivery = yield from self._recovery.deliver_apart(thread_id, graph_kwargs=graph_kwargs)
+            assert delivery is not None
+            deliveries.append(delivery)
+        return deliveries
 
     def recover(self, limit: int | None = None) -> list[Delivery]:
         """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.
@@ -305,6 +302,15 @@ class ResumeAdapter:
     async def arecover(self, limit: int | None = None) -> list[Delivery]:
         """`recover` for coroutines."""
         return await aperform(self._recovery.recover(limit), self._tools)
+
+    def janitor(self) -> Janitor:
+        """A janitor for this graph; as `Interrupts.janitor`."""
+        return Janitor(self._engine, self)
+
+    def worker(self) -> Worker:
+        """A loop that recovers and sweeps this graph; as `Interrupts.worker`."""
+        janitor = self.janitor()
+        return Worker([self.recover, janitor.sweep], [self.arecover, janitor.asweep])
 
     def belongs_to(self, engine: Engine) -> bool:
         """Whether it was made by the `Interrupts` that has this engine."""

@@ -32,6 +32,8 @@ class Writing:
     used: dict[str, AnswerEvent] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
+    asks: bool = False
+    finishes: bool = False
 
 
 class WritesReader:
@@ -59,7 +61,8 @@ class WritesReader:
                 if passes:
                     unused |= brought
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
-        finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+        writing.asks = any(channel == INTERRUPT for channel, _ in writes)
+        writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
         lease = lease_of(config)
         if finishing and lease is not None:
             unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
@@ -68,7 +71,7 @@ class WritesReader:
             first = next(value for channel, value in writes if channel == RESUME)
             kept = {*jtis_in(first), *self.natives.used_in(thread_id, task_id, first)}
             writing.hidden = [jti for jti in writing.used if jti not in kept]
-        if is_root and all(channel != INTERRUPT for channel, _ in writes):
+        if is_root and not writing.asks:
             writing.executions += executions.of_task((self._graph, thread_id), task_id)
         return writing
 

@@ -15,11 +15,14 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.store.deliveries import Deliveries
-from symfonic_interrupts.store.records import Claim, Conclusion, Event, Lease
+from symfonic_interrupts.store.records import Claim, ClaimLost, Conclusion, Event, Lease
 from symfonic_interrupts.store.schema import PauseRow
 from symfonic_interrupts.store.statements import Statements
 
-__all__ = ["Claim", "Conclusion", "Event", "Lease", "Operations"]
+__all__ = ["Claim", "ClaimLost", "Conclusion", "Event", "Lease", "Operations"]
+
+Describe = Callable[[datetime], Event | list[Event]]
+"""The event rows of a claim, given when it was made."""
 
 
 class Operations(Deliveries):
@@ -70,18 +73,33 @@ class Operations(Deliveries):
 
     # -- claiming
 
-    def answer(
-        self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Callable[[datetime], Event | list[Event]]
-    ) -> datetime | None:
+    def answer(self, connection: sa.Connection, row: PauseRow, claim: Claim, event: Describe) -> datetime | None:
         """Store an answer if the pause is pending and in time. Returns when, or None where another was first."""
         return self._claim(connection, "claim_in_time", row, claim, event)
+
+    def answer_all(
+        self, connection: sa.Connection, answers: Sequence[tuple[PauseRow, Claim, Describe]]
+    ) -> list[datetime]:
+        """`answer` for each, or for none. Returns when.
+
+        Raises:
+            ClaimLost: another was first with one of them.
+        """
+        times: dict[int, datetime] = {}
+        # in one order for all callers: two that share tokens wait for each other, and neither for ever
+        for index, (row, claim, describe) in sorted(enumerate(answers), key=lambda answer: answer[1][0]["jti"]):
+            at = self.answer(connection, row, claim, describe)
+            if at is None:
+                raise ClaimLost(index)
+            times[index] = at
+        return [times[index] for index in range(len(answers))]
 
     def answer_and_hold(
         self,
         connection: sa.Connection,
         row: PauseRow,
         claim: Claim,
-        event: Callable[[datetime], Event | list[Event]],
+        event: Describe,
         owner: str,
         ttl: timedelta,
     ) -> tuple[datetime | None, tuple[Lease, list[PauseRow]] | None]:
@@ -107,7 +125,7 @@ class Operations(Deliveries):
         statement: str,
         row: PauseRow,
         claim: Claim,
-        describe: Callable[[datetime], Event | list[Event]],
+        describe: Describe,
     ) -> datetime | None:
         sql, now = self._sql(connection)
         won = connection.execute(getattr(sql, statement), {"jti": row["jti"], **claim.parameters(), **now}).first()

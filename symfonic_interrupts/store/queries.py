@@ -6,12 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.records import Transactions, reads
-from symfonic_interrupts.store.schema import PauseRow, pauses
+from symfonic_interrupts.store.schema import PauseRow, events, pauses
+
+Cursor = tuple[int, int]
+"""A place in the events: (transaction, id)."""
 
 
 class Queries(Transactions):
@@ -75,26 +79,49 @@ class Queries(Transactions):
         thread_id: str | None,
         limit: int,
         after: str | None,
+        interrupt_id: str | None = None,
     ) -> list[PauseRow]:
         """Open pauses of the scope, newest first; with `sub_scope_names`, those below it of these points too."""
         sql, now = self._sql(connection)
         column = pauses.c
-        exact = column.scope_hash == scope.scope_hash
-        if sub_scope_names:
-            below = [column.tenant_id == scope.tenant_id, column.name.in_(sub_scope_names)]
-            below += [column.sub_tenant_id == scope.sub_tenant_id] if scope.sub_tenant_id is not None else []
-            below += [column.namespace == scope.namespace] if scope.namespace is not None else []
-            exact = sa.or_(exact, sa.and_(*below))
-        query = sql.open_in_time.where(column.tenant_id == scope.tenant_id, column.graph == graph, exact)
-        if name is not None:
-            query = query.where(column.name == name)
-        if thread_id is not None:
-            query = query.where(column.thread_id == thread_id)
+        query = sql.open_in_time.where(column.graph == graph, *_of_scope(pauses, scope, sub_scope_names))
+        for wanted, value in ((column.name, name), (column.thread_id, thread_id), (column.interrupt_id, interrupt_id)):
+            if value is not None:
+                query = query.where(wanted == value)
         if after is not None:
             seen = sa.select(sa.func.max(column.id)).where(column.interrupt_id == after, column.graph == graph)
             query = query.where(column.id < seen.scalar_subquery())
         query = query.order_by(column.id.desc()).limit(limit)
         return [dict(row) for row in connection.execute(query, now).mappings()]
+
+    @reads
+    def list_events(
+        self,
+        connection: sa.Connection,
+        *,
+        graph: str,
+        scope: FrameworkTenantScope,
+        sub_scope_names: Sequence[str] | None,
+        thread_id: str | None,
+        after: Cursor | None,
+        limit: int,
+    ) -> list[dict[str, Any]]:
+        """Event rows of the scope after a cursor, in the order in which their transactions ended; see `list_open`."""
+        sql, _ = self._sql(connection)
+        column = events.c
+        query = sql.list_events.where(column.graph == graph, *_of_scope(events, scope, sub_scope_names))
+        if thread_id is not None:
+            query = query.where(column.thread_id == thread_id)
+        if after is not None:
+            query = query.where(sa.tuple_(column.xid, column.id) > after)
+        return [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+
+    @reads
+    def events_end(self, connection: sa.Connection) -> Cursor:
+        """The cursor after which all events stand that nobody can have read yet."""
+        sql, _ = self._sql(connection)
+        xid, event_id = connection.execute(sql.events_end).one()
+        return int(xid), int(event_id)
 
     @reads
     def list_due(self, connection: sa.Connection, graph: str, *, above: int, most: int) -> list[PauseRow]:
@@ -115,3 +142,14 @@ class Queries(Transactions):
         lapsed = list(connection.execute(sql.lapsed_threads, place).scalars())
         asked = {**place, "created_before": created_before, "most": most}
         return undelivered, lapsed, [dict(row) for row in connection.execute(sql.unconfirmed, asked).mappings()]
+
+
+def _of_scope(table: sa.Table, scope: FrameworkTenantScope, sub_scope_names: Sequence[str] | None) -> list[Any]:
+    """Conditions for rows of exactly this scope; with names, also for those of scopes below it with these names."""
+    column = table.c
+    parts = {"sub_tenant_id": scope.sub_tenant_id, "namespace": scope.namespace}
+    found: Any = sa.and_(*(column[key].is_not_distinct_from(part) for key, part in parts.items()))
+    if sub_scope_names:
+        below = [column[key] == part for key, part in parts.items() if part is not None]
+        found = sa.or_(found, sa.and_(column.name.in_(sub_scope_names), *below))
+    return [column.tenant_id == scope.tenant_id, found]

@@ -50,6 +50,18 @@ class Claim:
         return {f"c_{field.name}": getattr(self, field.name) for field in fields(self) if field.name != "state"}
 
 
+class ClaimLost(Exception):
+    """One of several claims was lost, so none is made.
+
+    Attributes:
+        index: which one.
+    """
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A worker's hold on a thread. `taken_over`: the one before it did not end cleanly."""

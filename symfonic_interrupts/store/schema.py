@@ -81,6 +81,7 @@ pauses = sa.Table(
         "state IN ('pending', 'answered', 'applied', 'unused', 'expired', 'superseded', 'revoked')",
         name="interrupt_pauses_state",
     ),
+    sqlite_autoincrement=True,  # an id is never given twice, also after a purge
 )
 
 SIGNED_COLUMNS: tuple[str, ...] = tuple(
@@ -135,19 +136,22 @@ events = sa.Table(
     "interrupt_events",
     metadata,
     sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("xid", sa.BigInteger, nullable=False),  # the transaction that wrote it; 0 on SQLite, which has one writer
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("graph", sa.Text, nullable=False),
     sa.Column("thread_id", sa.Text, nullable=False, index=True),
     sa.Column("interrupt_id", sa.Text, nullable=False, index=True),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("tenant_id", sa.Text, nullable=False, index=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
     sa.Column("sub_tenant_id", sa.Text),
     sa.Column("namespace", sa.Text),
     sa.Column("body", sa.Text, nullable=False),  # canonical JSON, without a token
     sa.Column("trace_context", sa.Text),
     sa.Column("seal", sa.Text),
+    sqlite_autoincrement=True,  # a reader's cursor stays true after a purge
 )
+sa.Index("interrupt_events_in_order", *(events.c[name] for name in ("graph", "tenant_id", "xid", "id")))
 
 leases = sa.Table(
     "interrupt_thread_leases",

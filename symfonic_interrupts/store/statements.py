@@ -94,12 +94,6 @@ class Statements:
             .returning(*_MOVED)
         )
 
-        self.find_by_id = (
-            sa.select(pauses, (_P.expires_at <= now).label("overdue"))
-            .where(_P.graph == bindparam("graph"), _P.interrupt_id == bindparam("interrupt_id"))
-            .order_by(_P.id.desc())
-            .limit(1)
-        )
         self.reissue = (
             sa.update(pauses)
             .where(_P.jti == bindparam("the_jti"), _P.state == bindparam("old_state"))
@@ -140,6 +134,13 @@ class Statements:
             .select_from(with_answer)
             .where(_P.jti == bindparam("jti"))
         )
+        self.find_by_id = (
+            sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
+            .select_from(with_answer)
+            .where(_P.graph == bindparam("graph"), _P.interrupt_id == bindparam("interrupt_id"))
+            .order_by(_P.id.desc())
+            .limit(1)
+        )
         self.load_outcome = sa.select(_C.outcome).where(_C.jti == bindparam("jti"))
         self.load_thread = (
             sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
@@ -164,7 +165,19 @@ class Statements:
             {
                 **{c.name: bindparam(c.name, type_=c.type) for c in events.columns if c.name not in _LATER_EVENT},
                 "at": now,
+                "xid": _as_number(sa.func.pg_current_xact_id()) if self.is_postgres else sa.literal(0),
             }
+        )
+        # On PostgreSQL ids are given out in another order than transactions end. What a reader sees, and where it goes on,
+        # is decided by transactions: those below the oldest that still runs have all ended.
+        oldest: Any = _as_number(sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot()))
+        next_one: Any = _as_number(sa.func.pg_snapshot_xmax(sa.func.pg_current_snapshot()))
+        settled = sa.or_(_E.xid < oldest, _E.xid >= next_one) if self.is_postgres else sa.true()
+        self.list_events = sa.select(events).where(settled).order_by(_E.xid, _E.id)
+        self.events_end = (
+            sa.select(oldest, sa.literal(0))
+            if self.is_postgres
+            else sa.select(sa.literal(0), sa.func.coalesce(sa.func.max(_E.id), 0))
         )
 
         # -- leases
@@ -239,7 +252,11 @@ class Statements:
         )
 
 
-_LATER_EVENT = frozenset(("id", "at", "trace_context", "seal"))
+_LATER_EVENT = frozenset(("id", "xid", "at", "trace_context", "seal"))
+
+
+def _as_number(xid: Any) -> Any:
+    return sa.cast(sa.cast(xid, sa.Text), sa.BigInteger)  # PostgreSQL has no cast from xid8 to bigint
 
 
 def _checkpoint_order(is_postgres: bool) -> Any:

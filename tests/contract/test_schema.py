@@ -17,7 +17,7 @@ from tests.contract.workers import run_workers
 
 TABLES = {"interrupt_consumed_tokens", "interrupt_events", "interrupt_pauses", "interrupt_thread_leases"}
 LIST_TABLES = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
     "postgresql": "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()",
 }
 

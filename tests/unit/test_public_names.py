@@ -38,6 +38,7 @@ NAMES = [
     "PauseView",
     "PayloadInvalid",
     "ReceiptInvalid",
+    "RecordedEvent",
     "RegistrationError",
     "ResponseInvalid",
     "ResumeAdapter",
@@ -50,6 +51,7 @@ NAMES = [
     "TokenExpired",
     "TokenInvalid",
     "UnknownInterrupt",
+    "Worker",
 ]
 
 
