@@ -121,16 +121,18 @@ class Execution:
         return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
 
 
-def swallowed(executions: Iterable[Execution]) -> list[Question]:
-    """What these executions, which are over without a pause, asked and were never told in any pass of their task."""
+def take_swallowed(executions: Iterable[Execution]) -> list[Question]:
+    """What these executions, which are over without a pause, asked and were never told in any pass of their task.
+
+    Each is given out once: a task's writes and the next checkpoint may be stored at the same time.
+    """
     asked: dict[tuple[str, str], Question] = {}
     answered: set[tuple[str, str]] = set()
     for execution in executions:
         with execution.lock:
             if execution.refused is None:
-                asked.update(
-                    ((execution.task_id, question.interrupt_id), question) for question in execution.unanswered()
-                )
+                for question in execution.unanswered():
+                    asked[execution.task_id, question.interrupt_id] = execution.asked.pop(question.interrupt_id)
             answered.update((execution.task_id, id_) for id_ in execution.answered)
     return [question for key, question in asked.items() if key not in answered]
 

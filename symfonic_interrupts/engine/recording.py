@@ -19,7 +19,7 @@ from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.native import NativeAnswers
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
-from symfonic_interrupts.engine.questions import Execution, swallowed
+from symfonic_interrupts.engine.questions import Execution, take_swallowed
 from symfonic_interrupts.engine.rows import new_row, pause_record
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
 from symfonic_interrupts.engine.writing import WritesReader, Writing
@@ -208,7 +208,7 @@ class Recorder:
     def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
         """Tell of questions that were asked in tasks that finished all the same: an `except Exception` took them."""
         place = config["configurable"]
-        for question in swallowed(over):
+        for question in take_swallowed(over):
             row = new_row(
                 self._engine,
                 question,
