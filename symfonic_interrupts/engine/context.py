@@ -11,6 +11,7 @@ from typing import Any
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.alarm import Alarm
 from symfonic_interrupts.engine.failpoints import Reached, nothing
 from symfonic_interrupts.engine.questions import Executions
 from symfonic_interrupts.errors import ScopeRequired
@@ -50,6 +51,7 @@ class Engine:
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     failpoint: Reached = nothing
+    alarm: Alarm = field(default_factory=Alarm)
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""

@@ -61,22 +61,28 @@ class LeaseKeeper:
     # -- sync
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._keep, name="symfonic-lease", daemon=True)
-        self._thread.start()
+        self._engine.alarm.set(self, self._pause, self._start_thread)
 
     def stop(self) -> None:
+        self._engine.alarm.take_back(self)
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._keep, name="symfonic-lease", daemon=True)
+        self._thread.start()
+
     def _keep(self) -> None:
-        while not self._stop.wait(self._pause):
+        while not self._stop.is_set():
             since = time.monotonic()
             try:
                 held = self._engine.database.run(self._engine.operations.renew_lease, self.lease, self._ttl)
             except StoreError:
-                continue  # the lease holds until its time is over; try again before
-            self._renewed(since, held)
+                pass  # the lease holds until its time is over; try again before
+            else:
+                self._renewed(since, held)
+            self._stop.wait(self._pause)
 
     # -- async
 

@@ -103,14 +103,15 @@ class Deliveries(Queries):
             used: jtis of answers that nodes used in the run.
         """
         sql, now = self._sql(connection)
-        self._mark(connection, sql, now, used, ())
         rows = self.load_thread(connection, lease.graph, lease.thread_id)
         states = {row["jti"]: row["state"] for row in rows}
-        behind = {row["state"] for row in rows if row["checkpoint_id"] < checkpoint_id}
+        behind = {row["jti"] for row in rows if row["checkpoint_id"] < checkpoint_id}
+        self._mark(connection, sql, now, set(used) - behind, ())
         if behind:
+            left = {states[jti] for jti in behind}
             place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
-            changed = self._settle_older(connection, sql, now, sql.settle_older, place) if "answered" in behind else []
-            changed += self._supersede_older(connection, sql, now, place) if "pending" in behind else []
+            changed = self._settle_older(connection, sql, now, place, used) if "answered" in left else []
+            changed += self._supersede_older(connection, sql, now, place) if "pending" in left else []
             states.update((row["jti"], row["state"]) for row in changed)
             rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
         if missing := [jti for jti in seen if jti not in states]:
@@ -151,15 +152,23 @@ class Deliveries(Queries):
         Returns the rows that changed, with their new state.
         """
         sql, now = self._sql(connection)
-        self._mark(connection, sql, now, used, ())
         place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
-        changed = self._settle_older(connection, sql, now, sql.settle_older if settle else sql.settle_used, place)
+        self._mark(connection, sql, now, used, ())
+        if settle:
+            changed = self._settle_older(connection, sql, now, place)
+        else:
+            changed = [dict(row) for row in connection.execute(sql.settle_used, place).mappings()]
         return changed + self._supersede_older(connection, sql, now, place)
 
     def _settle_older(
-        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], statement: Any, place: dict[str, str]
+        self,
+        connection: sa.Connection,
+        sql: Statements,
+        now: dict[str, Any],
+        place: dict[str, str],
+        used: Iterable[str] = (),
     ) -> list[PauseRow]:
-        settled = [dict(row) for row in connection.execute(statement, place).mappings()]
+        settled = [dict(row) for row in connection.execute(sql.settle_older, {**place, "jtis": list(used)}).mappings()]
         for row in settled:
             if row["state"] == "unused":
                 self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))

@@ -122,7 +122,12 @@ class Statements:
         self.settle_older = (
             sa.update(pauses)
             .where(*of_thread, _P.state == "answered", older)
-            .values(state=sa.case((_P.used_at.is_not(None), "applied"), else_="unused"))
+            .values(
+                state=sa.case(
+                    (sa.or_(_P.used_at.is_not(None), _P.jti.in_(bindparam("jtis", expanding=True))), "applied"),
+                    else_="unused",
+                )
+            )
             .returning(*_MOVED)
         )
 

@@ -1,0 +1,51 @@
+"""One thread that calls back later: most runs end before their lease needs renewing, and a thread for each would cost more
+than all else that a lease costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls functions at their time, unless they are taken back before. The functions must return at once.
+
+    Its thread starts with the first function and ends when none is left.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._next = float("inf")
+        self._thread: threading.Thread | None = None
+
+    def set(self, key: object, seconds: float, call: Callable[[], None]) -> None:
+        """Have `call()` called in so many seconds."""
+        due = time.monotonic() + seconds
+        with self._changed:
+            self._calls[key] = (due, call)
+            if self._thread is None or not self._thread.is_alive():  # the latter in a forked process
+                self._thread = threading.Thread(target=self._run, name="symfonic-alarm", daemon=True)
+                self._thread.start()
+            elif due < self._next:
+                self._changed.notify()
+
+    def take_back(self, key: object) -> None:
+        """Do not call it any more. When this returns it has been called, or never will be."""
+        with self._changed:
+            self._calls.pop(key, None)
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._calls:
+                key, (due, call) = min(self._calls.items(), key=lambda item: item[1][0])
+                wait = due - time.monotonic()
+                if wait > 0:
+                    self._next = due
+                    self._changed.wait(wait)
+                else:
+                    del self._calls[key]
+                    call()
+            self._thread = None
+            self._next = float("inf")
