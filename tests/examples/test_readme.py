@@ -64,11 +64,25 @@ def readme(namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Ite
 def test_every_block_of_code_is_run_by_a_test() -> None:
     marks = [(found[1], found[2]) for found in BLOCK.finditer(README) if found[1] not in ("text", "sh")]
 
-    assert set(marks) == {("python", ""), ("python", "agent"), ("python", "postgres")}
+    assert set(marks) == {("python", ""), ("python", "agent"), ("python", "postgres"), ("diff", "")}
 
 
 def test_the_quickstart_is_the_example() -> None:
     assert blocks("python")[0][1] == (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("sign", "-+", ids=["with interrupt() alone", "with this library"])
+def test_both_sides_of_the_diff_run_and_print_the_same(
+    sign: str, namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((line, diff),) = blocks("diff")
+    code = "\n".join(row[1:] for row in diff.splitlines() if row[:1] in ("", " ", sign))
+
+    run_block(line, code, namespace)
+
+    assert capsys.readouterr().out == "paid\n"
+    if "interrupts" in namespace:
+        namespace["interrupts"].close()
 
 
 def test_the_quickstart_prints_what_the_readme_says(

@@ -1,0 +1,68 @@
+"""One thread that calls back later."""
+
+from __future__ import annotations
+
+import threading
+
+from symfonic_interrupts.engine.alarm import Alarm
+
+LONG = 3600.0
+
+
+def test_a_function_is_called_at_its_time_also_behind_one_that_is_due_much_later() -> None:
+    alarm, called = Alarm(), threading.Event()
+
+    alarm.set("later", LONG, lambda: None)
+    alarm.set("soon", 0.01, called.set)
+
+    assert called.wait(20)
+    alarm.take_back("later")
+
+
+def test_what_is_taken_back_is_never_called() -> None:
+    alarm, called, after = Alarm(), [], threading.Event()
+    alarm.set("one", 0.05, lambda: called.append("one"))
+    alarm.take_back("one")
+
+    alarm.set("two", 0.1, after.set)
+
+    assert after.wait(20)
+    assert called == []
+    alarm.take_back("never set")  # is no error
+
+
+def test_its_thread_ends_with_the_last_function_and_a_new_one_starts_with_the_next() -> None:
+    alarm, first, second = Alarm(), threading.Event(), threading.Event()
+    alarm.set("first", 0.01, first.set)
+    thread = alarm._thread
+    assert thread is not None
+    assert first.wait(20)
+    thread.join(20)
+    assert not thread.is_alive()
+
+    alarm.set("second", 0.01, second.set)
+
+    assert second.wait(20)
+
+
+def test_1000_functions_set_and_taken_back_by_8_threads_leave_one_thread_and_nothing_to_call() -> None:
+    alarm = Alarm()
+    keep = threading.Event()
+    alarm.set("keep", LONG, keep.set)
+
+    def work(name: int) -> None:
+        for n in range(125):
+            alarm.set((name, n), LONG, keep.set)
+            alarm.take_back((name, n))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert alarm._thread is not None
+    assert alarm._thread.is_alive()
+    assert list(alarm._calls) == ["keep"]
+    assert not keep.is_set()
+    alarm.take_back("keep")
