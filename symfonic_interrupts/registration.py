@@ -190,8 +190,9 @@ class InterruptRegistration:
     def _check_against(self, response: BaseModel, payload: str) -> None:
         if self.validate_response is None:
             return
+        shown = self._shown(payload)
         try:
-            self.validate_response(response, self.payload_from_text(payload))
+            self.validate_response(response, shown)
             return
         except ValidationError as error:
             message, errors = summary_of(error), errors_of(error)
@@ -199,6 +200,17 @@ class InterruptRegistration:
             message = str(error) or "refused"
             errors = [{"type": "value_error", "loc": (), "msg": message}]
         raise ResponseInvalid(f"{self.name}: validate_response refused the answer: {message}", errors=errors)
+
+    def _shown(self, text: str) -> BaseModel:
+        try:
+            return self.payload_from_text(text)
+        except ValidationError as error:
+            problem = PayloadInvalid(
+                f"{self.name}: what was shown does not fit {self.payload_schema.__name__} any more, so no answer to it can be"
+                f" checked; run the thread again to ask anew: {summary_of(error)}",
+                errors=errors_of(error),
+            )
+        raise problem
 
     def response_from_text(self, text: str) -> BaseModel:
         """The response model from its stored canonical JSON.

@@ -14,13 +14,14 @@ from langgraph.types import Command
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
+from symfonic_interrupts.engine.evidence import checkpoint_at, has_work, head_id, leaves_of, left_behind, used_before
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
-from symfonic_interrupts.engine.planner import Plan, TaskState, is_marker, plan, read_tasks, was_used
-from symfonic_interrupts.engine.progress import Delivery, Progress, at_breakpoint, custom_chunk, jtis_of, native_values
+from symfonic_interrupts.engine.planner import Plan, plan, read_tasks
+from symfonic_interrupts.engine.progress import Delivery, Progress, custom_chunk, jtis_of, native_values
 from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.engine.saver import InterruptSaver
-from symfonic_interrupts.engine.steps import CallSaver, Emit, ReadHistory, ReadState, RunGraph, Steps, transact
+from symfonic_interrupts.engine.steps import Emit, ReadState, RunGraph, Steps, transact
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
 from symfonic_interrupts.store.schema import PauseRow
 
@@ -73,7 +74,7 @@ class Deliverer:
             yield StopKeeping(keeper)
             if not progress.over:
                 end = self._engine.operations.end_lease
-                at = (yield from self._head_id(thread_id)) if clean and progress.ran else None
+                at = (yield from head_id(thread_id)) if clean and progress.ran else None
                 yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
             self._engine.failpoint("lease_released")
         return (yield from self._report(thread_id, kwargs, progress))
@@ -91,7 +92,7 @@ class Deliverer:
         crashed: bool,
     ) -> Steps[None]:
         tried: set[str] = set()
-        head = yield self._checkpoint(thread_id)
+        head = yield checkpoint_at(thread_id)
         while True:
             if head is None:
                 # the answers stay: this may be the wrong saver, and the right one can still deliver them
@@ -99,20 +100,27 @@ class Deliverer:
                     "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver or the"
                     " graph that asked; its answers stay stored"
                 )
-            head_id = head.config["configurable"]["checkpoint_id"]
-            if any(row["checkpoint_id"] < head_id for row in progress.rows):
-                used = yield from self._used_before(head_id, progress.rows)
-                changed = yield transact(
-                    self._engine.operations.advance, self._saver.graph, thread_id, head_id, used=used
-                )
+            at = head.config["configurable"]["checkpoint_id"]
+            if any(row["checkpoint_id"] < at for row in progress.rows):
+                used = yield from used_before(at, progress.rows)
+                changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, at, used=used)
                 progress.note_ends(changed)
                 progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
-            has_work = crashed and not progress.ran and (yield from self._has_work(thread_id, head, progress.rows))
+            unfinished = (
+                crashed
+                and not progress.ran
+                and (yield from has_work(self._graph, thread_id, kwargs, head, progress.rows))
+            )
             step = yield from self._plan(
-                head, progress, frozenset(tried), has_work=has_work, retry_failed=not recovering
+                head, progress, frozenset(tried), unfinished=unfinished, retry_failed=not recovering
             )
             yield from self._settle(thread_id, progress, jtis_of(step.applied), jtis_of(step.unused))
             if not step.resume and not step.proceed:
+                if step.homeless:
+                    raise RegistrationError(
+                        f"no task of the graph took the answer to {step.homeless[0]['interrupt_id']}: the node that asked was"
+                        " renamed or removed; the answer stays stored until that node is back or the thread goes on"
+                    )
                 return
             answers = [row for together in step.resume.values() for row in together]
             tried.update(jtis_of(answers))
@@ -129,7 +137,7 @@ class Deliverer:
             self._engine.failpoint("resume_started")
             progress.output = yield RunGraph(command, config, graph_kwargs)
             self._engine.failpoint("run_ended")
-            head = yield self._checkpoint(thread_id)
+            head = yield checkpoint_at(thread_id)
             if head is not None:
                 place = head.config["configurable"]["checkpoint_id"]
                 conclude = self._engine.operations.conclude
@@ -140,22 +148,14 @@ class Deliverer:
                 if progress.over:
                     return
 
-    def _head_id(self, thread_id: str) -> Steps[str | None]:
-        """The thread's newest checkpoint, or None where it cannot be told."""
-        try:
-            head = yield self._checkpoint(thread_id)
-        except Exception:
-            return None
-        return None if head is None else str(head.config["configurable"]["checkpoint_id"])
-
     def _plan(
-        self, head: Any, progress: Progress, tried: frozenset[str], *, has_work: bool, retry_failed: bool
+        self, head: Any, progress: Progress, tried: frozenset[str], *, unfinished: bool, retry_failed: bool
     ) -> Steps[Plan]:
         answered = [row for row in progress.rows if row["state"] == "answered"]
         values = native_values(answered)
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
-        leaves = yield from self._leaves(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
+        leaves = yield from leaves_of(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
         return plan(
             tasks,
             leaves,
@@ -163,53 +163,10 @@ class Deliverer:
             values,
             tried=tried,
             may_proceed=not progress.ran,
-            crashed=has_work,
+            crashed=unfinished,
             retry_failed=retry_failed,
+            left=(yield from left_behind(answered, leaves, tasks)),
         )
-
-    def _leaves(
-        self, answered: list[PauseRow], read: dict[tuple[str, str], dict[str, TaskState]]
-    ) -> Steps[dict[str, TaskState]]:
-        """By jti, the task that asked, from the checkpoint in which it asked."""
-        leaves: dict[str, TaskState] = {}
-        for row in answered:
-            place = (row["leaf_ns"], row["leaf_checkpoint_id"])
-            if place not in read:
-                found = yield self._checkpoint(row["thread_id"], *place)
-                read[place] = read_tasks(found.pending_writes) if found is not None else {}
-            leaves[row["jti"]] = read[place].get(row["leaf_task_id"], TaskState())
-        return leaves
-
-    def _used_before(self, checkpoint_id: str, rows: list[PauseRow]) -> Steps[list[str]]:
-        """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
-        answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
-        leaves = yield from self._leaves(answered, {})
-        values = native_values(answered)
-        return [
-            row["jti"]
-            for row in answered
-            if leaves[row["jti"]].finished and was_used(row, leaves[row["jti"]], values.get(row["jti"]))
-        ]
-
-    def _has_work(self, thread_id: str, head: Any, rows: list[PauseRow]) -> Steps[bool]:
-        """Whether the run that died left more than open questions, and does not just stand at a static breakpoint."""
-        history = yield ReadHistory({"configurable": {"thread_id": thread_id}}, 2)
-        tasks = read_tasks(head.pending_writes)
-        if not tasks and at_breakpoint(self._graph, history):
-            return False
-        known = {row["interrupt_id"] for row in rows if row["state"] == "pending"}
-        for task in history[0].tasks:
-            state = tasks.get(task.id, TaskState())
-            asked = [i.value["interrupt_id"] for i in state.pending if is_marker(i.value)]
-            if not state.finished and (not state.pending or not known.issuperset(asked)):
-                return True
-        return False
-
-    def _checkpoint(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> CallSaver:
-        place = {"thread_id": thread_id, "checkpoint_ns": ns}
-        if checkpoint_id is not None:
-            place["checkpoint_id"] = checkpoint_id
-        return CallSaver("get_tuple", ({"configurable": place},))
 
     def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Steps[None]:
         if applied or unused:

@@ -6,7 +6,7 @@ in a delivery, and a thread is continued at most once, so a delivery ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,12 +77,14 @@ class Plan:
         resume: answers to send, by the LangGraph id of the pending interrupt of their task.
         proceed: run the graph on without an answer.
         applied, unused: answers whose end is known.
+        homeless: answers that were sent and did not arrive, while their question still stands: no task took them.
     """
 
     resume: dict[str, list[PauseRow]] = field(default_factory=dict)
     proceed: bool = False
     applied: list[PauseRow] = field(default_factory=list)
     unused: list[PauseRow] = field(default_factory=list)
+    homeless: list[PauseRow] = field(default_factory=list)
 
 
 def is_pending(row: PauseRow, tasks: Tasks) -> Interrupt | None:
@@ -129,6 +131,7 @@ def plan(
     may_proceed: bool,
     crashed: bool,
     retry_failed: bool,
+    left: Collection[str] = (),
 ) -> Plan:
     """The next step.
 
@@ -141,6 +144,7 @@ def plan(
         may_proceed: nothing was run yet in this delivery.
         crashed: the run before this one did not end cleanly and left work.
         retry_failed: run nodes again that raised (an explicit delivery does, recovery does not).
+        left: jtis of answers whose subgraph has gone on from the checkpoint that asked, without them.
     """
     step = Plan()
     closed = {row["interrupt_id"] for row in answered}
@@ -159,7 +163,9 @@ def plan(
         elif pending is not None:
             if row["jti"] not in tried:
                 step.resume.setdefault(pending.id, []).append(row)
-        elif root.finished:
+            else:
+                step.homeless.append(row)
+        elif root.finished or row["jti"] in left:
             step.unused.append(row)
         else:
             unfinished = True

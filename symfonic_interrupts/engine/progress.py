@@ -58,8 +58,10 @@ def jtis_of(rows: list[PauseRow]) -> list[str]:
     return [row["jti"] for row in rows]
 
 
-def at_breakpoint(graph: Any, history: list[Any]) -> bool:
-    before, after = graph.interrupt_before_nodes, graph.interrupt_after_nodes
+def at_breakpoint(graph: Any, kwargs: Mapping[str, Any], history: list[Any]) -> bool:
+    """Whether the thread stands at a static breakpoint, of the graph or of this call of it."""
+    before = kwargs.get("interrupt_before") or graph.interrupt_before_nodes
+    after = kwargs.get("interrupt_after") or graph.interrupt_after_nodes
     ran = history[1].next if len(history) > 1 else ()
     return _names_one(before, history[0].next) or _names_one(after, ran)
 

@@ -16,6 +16,7 @@ from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
 from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.native import NativeAnswers
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
@@ -45,11 +46,43 @@ class Recorder:
 
     # -- get_tuple
 
+    def loads(self, config: Config | None) -> None:
+        """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
+        place = (config or {}).get("configurable", {})
+        if ns := place.get("checkpoint_ns", ""):
+            with self._lock:
+                self._loaded.note((str(place.get("thread_id")), ns))
+
+    @staticmethod
+    def brings_answers(config: Config, found: CheckpointTuple) -> bool:
+        """Whether a root checkpoint was asked for by its id, and has answers of ours in its writes."""
+        place = config["configurable"]
+        return bool(place.get("checkpoint_id") and not place.get("checkpoint_ns", "")) and any(
+            channel == RESUME and jtis_in(value) for _, channel, value in found.pending_writes or ()
+        )
+
+    @staticmethod
+    def head_of(found: CheckpointTuple) -> Config:
+        """Where the newest root checkpoint of this one's thread is."""
+        return {"configurable": {"thread_id": found.config["configurable"]["thread_id"], "checkpoint_ns": ""}}
+
+    @staticmethod
+    def unless_left(found: CheckpointTuple, head: CheckpointTuple | None) -> CheckpointTuple:
+        """The checkpoint, without its answers where the thread has gone on from it: each was used, and counts once.
+
+        A raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers.
+        """
+        if (
+            head is None
+            or head.config["configurable"]["checkpoint_id"] == found.config["configurable"]["checkpoint_id"]
+        ):
+            return found
+        kept = [w for w in found.pending_writes or () if not (w[1] == RESUME and jtis_in(w[2]))]
+        return found._replace(pending_writes=kept)
+
     def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
         """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
-        if ns := config["configurable"].get("checkpoint_ns", ""):
-            with self._lock:
-                self._loaded.note((str(config["configurable"].get("thread_id")), ns))
+        self.loads(config)
         if found is None:
             return None
         place = found.config["configurable"]

@@ -110,7 +110,10 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.engine.database.check_sync()
-        return self._recorder.saw(config, self.inner.get_tuple(config))
+        found = self._recorder.saw(config, self.inner.get_tuple(config))
+        if found is not None and self._recorder.brings_answers(config, found):
+            found = self._recorder.unless_left(found, self.inner.get_tuple(self._recorder.head_of(found)))
+        return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.engine.database.check_open()
@@ -118,7 +121,10 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
             found = await self.inner.aget_tuple(config)
         except NotImplementedError:
             raise sync_only(self.inner) from None
-        return self._recorder.saw(config, found)
+        found = self._recorder.saw(config, found)
+        if found is not None and self._recorder.brings_answers(config, found):
+            found = self._recorder.unless_left(found, await self.inner.aget_tuple(self._recorder.head_of(found)))
+        return found
 
     def delete_thread(self, thread_id: str) -> None:
         self.inner.delete_thread(thread_id)
@@ -142,6 +148,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
+        self._recorder.loads(config)
         return self.inner.list(config, filter=filter, before=before, limit=limit)
 
     async def alist(
@@ -152,6 +159,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        self._recorder.loads(config)
         async for found in self.inner.alist(config, filter=filter, before=before, limit=limit):
             yield found
 
@@ -169,9 +177,13 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         self.inner.prune(thread_ids, strategy=strategy)
+        for thread_id in thread_ids if strategy == "delete" else ():
+            self._tools.database.run(self.engine.operations.revoke_thread, self.graph, str(thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await self.inner.aprune(thread_ids, strategy=strategy)
+        for thread_id in thread_ids if strategy == "delete" else ():
+            await transact(self.engine.operations.revoke_thread, self.graph, str(thread_id)).ado(self._tools)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
