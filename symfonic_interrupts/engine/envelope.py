@@ -66,14 +66,16 @@ class Envelope(BaseModel):
     @model_validator(mode="after")
     def _is_for_this_task(self) -> Self:
         info = get_runtime().execution_info
-        saver = names.checkpointer_of(get_config()["configurable"])
+        configurable = get_config()["configurable"]
+        saver = names.checkpointer_of(configurable)
         audience = self.engine.audience(str(getattr(saver, "graph", "")))
         for item in self.answers:
             try:
                 receipt = Receipt.unseal(item.receipt, self.engine.keys)
             except ReceiptInvalid:
                 raise ValueError(REFUSED) from None
-            if info is None or receipt.task_id != info.task_id or receipt.thread_id != str(info.thread_id):
+            task_id = None if info is None else names.running_task_id(configurable, info.task_id)
+            if info is None or receipt.task_id != task_id or receipt.thread_id != str(info.thread_id):
                 raise ValueError("a receipt belongs to another task; " + REFUSED)
             if receipt.audience != audience or not receipt.covers(item.response):
                 raise ValueError("a receipt does not fit its answer; " + REFUSED)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from symfonic_interrupts.engine.planner import TaskState, is_durable, is_marker, is_pending, read_tasks, was_used
+from symfonic_interrupts.engine.planner import (
+    TaskState,
+    is_durable,
+    is_marker,
+    is_pending,
+    read_tasks,
+    waiting_in,
+    was_used,
+)
 from symfonic_interrupts.engine.progress import at_breakpoint, native_values
 from symfonic_interrupts.engine.steps import CallSaver, ReadHistory, Steps
 from symfonic_interrupts.store.schema import PauseRow
@@ -59,11 +67,12 @@ def left_behind(
     """Jtis of unused answers to questions of a subgraph whose state was changed: it stands elsewhere now."""
     left: list[str] = []
     heads: dict[str, Any] = {}
+    waiting = waiting_in(tasks)
     for row in answered:
         ns, leaf = row["leaf_ns"], leaves[row["jti"]]
         if not ns or row["native"] or row["used_at"] is not None or leaf.finished or is_durable(row, leaf, None):
             continue
-        if is_pending(row, tasks) is None:
+        if is_pending(row, waiting) is None:
             if ns not in heads:
                 heads[ns] = yield checkpoint_at(row["thread_id"], ns)
             head = heads[ns]

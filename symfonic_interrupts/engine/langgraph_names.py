@@ -17,6 +17,9 @@ RUNTIME: Final = "__pregel_runtime"
 CHECKPOINTER: Final = "__pregel_checkpointer"
 """Key of a task's `configurable`: the saver of the graph that the task belongs to."""
 
+TASK_ID: Final = "__pregel_task_id"
+"""Key of a task's `configurable`: the running task's id."""
+
 STRICT_RESUME: Final = "__pregel_strict_resume"
 """Key of `configurable`: refuse unknown and consumed interrupt ids before anything is written."""
 
@@ -36,6 +39,11 @@ NS_END: Final = ":"
 def checkpointer_of(configurable: Mapping[str, Any]) -> object:
     """The saver of the graph whose task has this `configurable`; None or False where it has none."""
     return configurable.get(CHECKPOINTER)
+
+
+def running_task_id(configurable: Mapping[str, Any], default: str) -> str:
+    """The running task's id. `ExecutionInfo.task_id` will not do: in an error handler it names the node that failed."""
+    return str(configurable.get(TASK_ID) or default)
 
 
 def root_checkpoint_id(configurable: Mapping[str, Any], default: str) -> str:

@@ -87,16 +87,24 @@ class Plan:
     homeless: list[PauseRow] = field(default_factory=list)
 
 
-def is_pending(row: PauseRow, tasks: Tasks) -> Interrupt | None:
-    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands."""
+Waiting = Mapping[str, Interrupt]
+"""The interrupts that stand at a checkpoint: ours by the task that asked, all by LangGraph's id."""
+
+
+def waiting_in(tasks: Tasks) -> Waiting:
+    """What the tasks of a checkpoint wait for."""
+    found: dict[str, Interrupt] = {}
     for task in tasks.values():
         for interrupt in task.pending:
-            if row["native"]:
-                if interrupt.id == row["langgraph_id"]:
-                    return interrupt
-            elif is_marker(interrupt.value) and interrupt.value["task_id"] == row["leaf_task_id"]:
-                return interrupt
-    return None
+            found.setdefault(interrupt.id, interrupt)
+            if is_marker(interrupt.value):
+                found.setdefault(interrupt.value["task_id"], interrupt)
+    return found
+
+
+def is_pending(row: PauseRow, waiting: Waiting) -> Interrupt | None:
+    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands."""
+    return waiting.get(row["langgraph_id"] if row["native"] else row["leaf_task_id"])
 
 
 def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
@@ -147,12 +155,13 @@ def plan(
         left: jtis of answers whose subgraph has gone on from the checkpoint that asked, without them.
     """
     step = Plan()
+    waiting = waiting_in(head)
     closed = {row["interrupt_id"] for row in answered}
     unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
     for row in answered:
         leaf = leaves.get(row["jti"], TaskState())
         root = head.get(row["task_id"], TaskState())
-        pending = is_pending(row, head)
+        pending = is_pending(row, waiting)
         if leaf.finished:
             (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
             if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(closed, root):

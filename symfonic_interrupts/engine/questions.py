@@ -145,9 +145,13 @@ class Executions:
         self._lock = threading.Lock()
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
         self._by_thread: dict[Thread, dict[int, Execution]] = {}
+        self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # held, so that their ids stay taken
 
     def of(self, graph: str, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
-        """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`."""
+        """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`.
+
+        A call that outlives its pass gets one of its own, which is not kept: the pass is recorded, and asks in the next.
+        """
         with self._lock:
             found = self._by_info.get(id(info))
             if found is None:
@@ -155,10 +159,12 @@ class Executions:
                     info,
                     graph=graph,
                     thread_id=str(info.thread_id),
-                    task_id=info.task_id,
+                    task_id=names.running_task_id(configurable, info.task_id),
                     ns=names.writes_ns(configurable, info.checkpoint_id),
                     root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
                 )
+                if id(info) in self._over:
+                    return found
                 self._by_info[id(info)] = found
                 self._by_thread.setdefault((graph, found.thread_id), {})[id(info)] = found
                 while len(self._by_info) > self._most:
@@ -200,6 +206,9 @@ class Executions:
         with self._lock:
             for execution in executions:
                 self._forget(execution)
+                self._over[id(execution.info)] = execution.info
+            while len(self._over) > self._most:
+                self._over.popitem(last=False)
 
     def _forget(self, execution: Execution) -> None:
         self._by_info.pop(id(execution.info), None)

@@ -162,7 +162,10 @@ class Recorder:
             left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
         if (left or used or metadata.get("source") == "fork") and lease is None:
             # a delivery closes what it leaves behind when it ends
-            yield transact(self._engine.operations.advance, self._graph, thread_id, checkpoint["id"], settle=False)
+            # LangGraph keeps nothing of a step that new input cuts short
+            dropped = place.get("checkpoint_id") if metadata.get("source") == "input" else None
+            advance = self._engine.operations.advance
+            yield transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
             yield from self._report_swallowed(config, over)
         self._engine.executions.drop(over)
@@ -241,7 +244,8 @@ class Recorder:
     def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
         """Tell of questions that were asked in tasks that finished all the same: an `except Exception` took them."""
         place = config["configurable"]
-        for question in take_swallowed(over):
+        questions = take_swallowed(over)
+        for question in questions:
             row = new_row(
                 self._engine,
                 question,
@@ -255,6 +259,7 @@ class Recorder:
             told = {"name": question.name, "interrupt_id": question.interrupt_id}
             yield transact(self._engine.operations.record, row, ("interrupt_swallowed", told))
             audit_log.warning("interrupt_swallowed %s", canonical_json(told))
+        for question in questions:  # only now: an application may have warnings raised
             warnings.warn(
                 f"{question.name}: the pause was swallowed, so nobody is asked: something between the node and pause()"
                 " catches Exception; let GraphInterrupt pass",

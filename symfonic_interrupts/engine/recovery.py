@@ -8,7 +8,7 @@ from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer
-from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.rows import scope_of
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
@@ -66,7 +66,8 @@ class Recovery:
             if head is None:
                 continue
             at = head.config["configurable"]["checkpoint_id"]
-            if at <= row["checkpoint_id"] and is_pending(row, read_tasks(head.pending_writes)) is None:
+            waiting = waiting_in(read_tasks(head.pending_writes))
+            if at <= row["checkpoint_id"] and is_pending(row, waiting) is None:
                 found.append(row["thread_id"])
             else:
                 confirmed.append(row["jti"])

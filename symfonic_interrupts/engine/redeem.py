@@ -14,7 +14,7 @@ from typing import Any
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import Held, LeaseKeeper, new_owner
-from symfonic_interrupts.engine.planner import is_pending, read_tasks
+from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
 from symfonic_interrupts.engine.views import AnswerReceipt, PauseView, receipt_of, view_of
@@ -237,8 +237,10 @@ class Redeemer:
         heads = {} if heads is None else heads
         place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
         if row["thread_id"] not in heads:
-            heads[row["thread_id"]] = yield CallSaver("get_tuple", ({"configurable": place},))
-        head = heads[row["thread_id"]]
+            head = yield CallSaver("get_tuple", ({"configurable": place},))
+            tasks = read_tasks(head.pending_writes if head is not None else ())
+            heads[row["thread_id"]] = head, tasks, waiting_in(tasks)
+        head, tasks, waiting = heads[row["thread_id"]]
         if head is None:
             raise CheckpointMissing(
                 "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver that asked"
@@ -247,8 +249,7 @@ class Redeemer:
         if head_id > row["checkpoint_id"]:
             yield transact(self._engine.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
-        tasks = read_tasks(head.pending_writes)
-        if head_id == row["checkpoint_id"] and is_pending(row, tasks) is not None:
+        if head_id == row["checkpoint_id"] and is_pending(row, waiting) is not None:
             return
         task = tasks.get(row["task_id"])
         if head_id == row["checkpoint_id"] and task is not None and task.finished:

@@ -142,18 +142,22 @@ class Deliveries(Queries):
         *,
         used: Iterable[str] = (),
         settle: bool = True,
+        dropped: str | None = None,
     ) -> list[PauseRow]:
         """The thread moved on to a newer checkpoint: its older questions are superseded, its older answers settled.
 
         Args:
             used: answers known to be used, to be noted first.
             settle: answers not known to be used end as `unused`. Not where only a checkpoint could tell.
+            dropped: a checkpoint whose step was left out: what its nodes had taken does not count as used.
 
         Returns the rows that changed, with their new state.
         """
         sql, now = self._sql(connection)
         place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
         self._mark(connection, sql, now, used, ())
+        if dropped is not None:
+            connection.execute(sql.skip_dropped, {**place, "the_dropped": dropped, **now})
         if settle:
             changed = self._settle_older(connection, sql, now, place)
         else:

@@ -130,6 +130,11 @@ class Statements:
             )
             .returning(*_MOVED)
         )
+        self.skip_dropped = (
+            sa.update(pauses)
+            .where(*of_thread, _P.state == "answered", _P.checkpoint_id == bindparam("the_dropped"))
+            .values(used_at=None, skipped_at=now)
+        )
 
         # -- reading
         with_answer = pauses.outerjoin(consumed_tokens, _P.jti == _C.jti)

@@ -109,3 +109,27 @@ def test_an_interrupts_id_follows_from_the_tasks_namespace_and_its_answers() -> 
         _, _, task_id = saver.written[-1]
         assert Interrupt.from_ns(None, names.task_ns("", "gate", task_id, answers)).id == found.id
         graph.invoke(Command(resume={found.id: "x"}), config)
+
+
+def test_a_task_sees_its_own_id_also_in_an_error_handler_whose_execution_info_names_the_node_that_failed() -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    def look(where: str) -> None:
+        info = get_runtime().execution_info
+        assert info is not None
+        seen.append((where, names.running_task_id(get_config()["configurable"], "?"), info.task_id))
+
+    def fail(state: State) -> dict[str, Any]:
+        look("node")
+        raise ValueError("no")
+
+    def handle(state: State) -> dict[str, Any]:
+        look("handler")
+        return {"log": []}
+
+    builder = StateGraph(State).add_node("gate", fail, error_handler=handle).add_edge(START, "gate")
+    builder.compile(checkpointer=InMemorySaver()).invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+
+    (_, node, told), (_, handler, told_too) = seen
+    assert node == told == told_too
+    assert handler not in (node, "?")

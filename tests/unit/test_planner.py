@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from langgraph.types import Interrupt
 
-from symfonic_interrupts.engine.planner import Plan, TaskState, is_durable, is_marker, is_pending, plan, read_tasks
+from symfonic_interrupts.engine.planner import (
+    Plan,
+    TaskState,
+    is_durable,
+    is_marker,
+    is_pending,
+    plan,
+    read_tasks,
+    waiting_in,
+)
 
 INTERRUPT, RESUME, ERROR = "__interrupt__", "__resume__", "__error__"
 NULL_TASK = "00000000-0000-0000-0000-000000000000"
@@ -500,10 +509,10 @@ def test_a_question_is_found_by_its_task_and_a_native_one_by_its_id() -> None:
     ours = asks("L2")
     head = read_tasks([("root", INTERRUPT, [native, ours])])
 
-    assert is_pending(row(langgraph_id="L1"), head) == ours
-    assert is_pending(native_row(langgraph_id="L1"), head) == native
-    assert is_pending(row(leaf_task_id="other"), head) is None
-    assert is_pending(native_row(langgraph_id="L3"), head) is None
+    assert is_pending(row(langgraph_id="L1"), waiting_in(head)) == ours
+    assert is_pending(native_row(langgraph_id="L1"), waiting_in(head)) == native
+    assert is_pending(row(leaf_task_id="other"), waiting_in(head)) is None
+    assert is_pending(native_row(langgraph_id="L3"), waiting_in(head)) is None
 
 
 @pytest.mark.parametrize(
