@@ -52,6 +52,7 @@ from symfonic_interrupts.events import (
 from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.streaming import InterruptTransformer, interrupt_events
 from symfonic_interrupts.tokens.keys import KeyRing
 from symfonic_interrupts.tokens.pause_token import PauseToken
 
@@ -79,6 +80,7 @@ __all__ = [
     "InterruptRegistration",
     "InterruptResolvedEvent",
     "InterruptSaver",
+    "InterruptTransformer",
     "Interrupts",
     "Janitor",
     "KeyRing",
@@ -103,4 +105,5 @@ __all__ = [
     "TokenInvalid",
     "UnknownInterrupt",
     "Worker",
+    "interrupt_events",
 ]

@@ -111,11 +111,7 @@ class Janitor:
                     events.append(event)
             if len(rows) < BATCH:
                 break
-        deliveries = []
-        for thread_id in dict.fromkeys(defaulted.values()):
-            delivery = yield from self._adapter.recovery.deliver_apart(thread_id)
-            assert delivery is not None
-            deliveries.append(delivery)
+        deliveries = yield from self._adapter.recovery.deliver_each(dict.fromkeys(defaulted.values()))
         return SweepReport(tuple(events), tuple(defaulted), tuple(deliveries), tuple(refused), tuple(unknown))
 
     def _close(self, row: PauseRow, defaulted: dict[str, str]) -> Steps[ExpiryEvent | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
@@ -74,6 +74,17 @@ class Recovery:
         if confirmed:
             yield transact(self._engine.operations.confirm, confirmed)
         return found
+
+    def deliver_each(
+        self, threads: Iterable[str], graph_kwargs: Mapping[str, Any] | None = None
+    ) -> Steps[list[Delivery]]:
+        """Deliver these threads, one after the other; an error stands in its thread's `Delivery`."""
+        deliveries = []
+        for thread_id in threads:
+            delivery = yield from self.deliver_apart(thread_id, graph_kwargs=graph_kwargs)
+            assert delivery is not None, "only a recovery leaves a thread out"
+            deliveries.append(delivery)
+        return deliveries
 
     def deliver_apart(
         self,

@@ -141,7 +141,11 @@ class Redeemer:
                 claims, row, text, Claim("answered", "answered"), repeated=_repeated(row, text, idempotency_key)
             )
         _refuse_state(row)
-        yield from self.check_head(row, heads)
+        try:
+            yield from self.check_head(row, heads)
+        except (PauseNotReady, PauseSuperseded):
+            _refuse_state((yield from self._rehydrate(claims)))  # meanwhile another may have answered, and a run begun
+            raise
         text = registration.response_text(response, payload_text=row["payload"], limit=limit)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
         told = None if crossing is None else _audit_facts(row, crossing, actor)

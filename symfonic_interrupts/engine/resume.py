@@ -11,6 +11,7 @@ from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer
+from symfonic_interrupts.engine.event_streams import EventStreams
 from symfonic_interrupts.engine.janitor import Janitor
 from symfonic_interrupts.engine.lifecycle import Lifecycle
 from symfonic_interrupts.engine.many import Answers, answer_many
@@ -36,7 +37,7 @@ from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.schema import PauseRow
 
 
-class ResumeAdapter(Viewer):
+class ResumeAdapter(EventStreams, Viewer):
     """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
 
     def __init__(self, engine: Engine, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
@@ -260,7 +261,7 @@ class ResumeAdapter(Viewer):
         Raises:
             InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
         """
-        return perform(self._answer_many(answers, scope, actor, graph_kwargs), self._tools)
+        return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
 
     async def ainvoke_many(
         self,
@@ -271,23 +272,17 @@ class ResumeAdapter(Viewer):
         **graph_kwargs: Any,
     ) -> list[Delivery]:
         """`invoke_many` for coroutines."""
-        return await aperform(self._answer_many(answers, scope, actor, graph_kwargs), self._tools)
+        return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
 
-    def _answer_many(
+    def _invoke_many(
         self, answers: Answers, scope: FrameworkTenantScope | None, actor: str | None, graph_kwargs: dict[str, Any]
     ) -> Steps[list[Delivery]]:
-        self._deliverer.check_kwargs(graph_kwargs)
-
-        def check(row: PauseRow) -> None:
-            self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
-
-        threads = yield from answer_many(self._engine, self._redeemer, answers, scope, actor, check)
-        deliveries = []
-        for thread_id in threads:
-            delivery = yield from self._recovery.deliver_apart(thread_id, graph_kwargs=graph_kwargs)
-            assert delivery is not None
-            deliveries.append(delivery)
-        return deliveries
+        check = self._deliverer.check_kwargs
+        check(graph_kwargs)
+        threads = yield from answer_many(
+            self._engine, self._redeemer, answers, scope, actor, lambda row: check(graph_kwargs, row["thread_id"])
+        )
+        return (yield from self._recovery.deliver_each(threads, graph_kwargs))
 
     def recover(self, limit: int | None = None) -> list[Delivery]:
         """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.

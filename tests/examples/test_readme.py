@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
@@ -64,7 +65,13 @@ def readme(namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Ite
 def test_every_block_of_code_is_run_by_a_test() -> None:
     marks = [(found[1], found[2]) for found in BLOCK.finditer(README) if found[1] not in ("text", "sh")]
 
-    assert set(marks) == {("python", ""), ("python", "agent"), ("python", "postgres"), ("diff", "")}
+    assert set(marks) == {
+        ("python", ""),
+        ("python", "agent"),
+        ("python", "postgres"),
+        ("python", "fastapi"),
+        ("diff", ""),
+    }
 
 
 def test_the_quickstart_is_the_example() -> None:
@@ -104,7 +111,7 @@ def test_the_blocks_run_in_their_order(readme: dict[str, Any]) -> None:
     assert printed[6] == "200"
     assert printed[7] == "paid"
     assert printed[8].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
-    assert printed[9:] == ["[{'approved': True}]", "403 scope_mismatch", "paid", "paid"]
+    assert printed[9:] == ["[{'approved': True}]", "['interrupt_resolved']", "403 scope_mismatch", "paid", "paid"]
     assert not any(TOKEN.search(line) for line in printed)
 
 
@@ -168,6 +175,44 @@ def test_the_block_for_agents_asks_and_the_answer_comes_back_under_the_call(read
     assert told == ['{"answers": [{"question": "Which carrier?", "selections": ["Post"]}]}']
 
 
+def test_the_block_for_the_middleware_asks_before_the_tool_runs_and_runs_it_once(readme: dict[str, Any]) -> None:
+    sent: list[str] = []
+
+    def send_mail(to: str) -> str:
+        """Send a mail."""
+        sent.append(to)
+        return "sent"
+
+    call = {"name": "send_mail", "args": {"to": "Ann"}, "id": "c1", "type": "tool_call"}
+    script = iter([AIMessage(content="", tool_calls=[call]), AIMessage(content="done")])
+    readme.update(model=Scripted(messages=script), send_mail=send_mail)
+    line, code = blocks("python", "agent")[1]
+    before, after = code.split("office.invoke(event.pause_token")
+
+    run_block(line, before, readme)
+    assert readme["event"].payload["action_requests"][0]["args"] == {"to": "Ann"}
+    assert sent == []
+    run_block(line, "office.invoke(event.pause_token" + after, readme)
+
+    assert sent == ["Ann"]
+
+
+def test_the_block_for_fastapi_is_a_service_that_knows_its_callers(readme: dict[str, Any]) -> None:
+    ((line, code),) = blocks("python", "fastapi")
+    run_block(line, code, readme)
+    scope = symfonic_interrupts.FrameworkTenantScope("local")
+    readme["SESSIONS"] = {"s-1": readme["Identity"](scope, actor="kim")}
+    with TestClient(readme["app"]) as client:
+        page = client.get("/questions/pending", headers={"x-session": "s-1"})
+        stranger = client.get("/questions/pending", headers={"x-session": "nobody"})
+
+    assert page.status_code == 200
+    assert {item["thread_id"] for item in page.json()["items"]} == {
+        event.thread_id for event in readme["adapter"].pending()
+    }
+    assert stranger.status_code == 401
+
+
 def test_the_tokens_of_the_block_for_operators_are_dead(readme: dict[str, Any]) -> None:
     for token, state in ((readme["old"].pause_token, "reissued"), (readme["renewed"].pause_token, "revoked")):
         with pytest.raises(symfonic_interrupts.TokenConsumed) as refused:
@@ -216,7 +261,7 @@ def test_the_table_of_errors_is_complete_and_right() -> None:
 
 def test_the_readme_names_only_files_and_targets_that_exist() -> None:
     for path in re.findall(r"`(examples/[\w/.]+)`", README):
-        assert (ROOT / path).is_file(), path
+        assert (ROOT / path).exists(), path
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`make (\w+)`", README):
         assert f"\n{target}:" in makefile, target

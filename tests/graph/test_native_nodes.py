@@ -135,11 +135,24 @@ async def test_a_native_interrupt_two_subgraphs_down_that_asks_twice(bench: Benc
     for text in ("first", "second"):
         (event,) = await bench.call(adapter, "pending")
         seen.append(event.interrupt_id)
-        result = await bench.call(adapter, "invoke", event.pause_token, text)
+        chunks = await bench.collect(adapter, "stream", event.pause_token, text, stream_mode="custom")
+        assert [e.interrupt_id for e in answers(chunks)] == [event.interrupt_id]
 
-    assert result["log"] == ["first", "second"]
+    assert (await bench.call(graph, "get_state", thread())).values == {"log": ["first", "second"]}
     assert len(set(seen)) == 2
     assert bench.states() == ["applied", "applied"]
+
+
+async def test_a_node_of_the_same_name_elsewhere_is_not_covered(bench: Bench) -> None:
+    register(bench, "sub:ask", payload=Text, response=Text)
+    child = StateGraph(State).add_node("ask", asking("below")).add_edge(START, "ask").compile()
+    builder = StateGraph(State).add_node("sub", child).add_node("ask", asking("above"))
+    graph, adapter = bench.compile(builder.add_edge(START, "sub").add_edge(START, "ask"))
+
+    result = await bench.call(graph, "invoke", {"log": []}, thread())
+
+    assert sorted(i.value for i in result["__interrupt__"]) == ["above", "below"]
+    assert [event.payload for event in await bench.call(adapter, "pending")] == ["below"]
 
 
 async def test_each_of_a_fan_out_in_a_subgraph_gets_its_own_two_answers_in_any_order(bench: Bench) -> None:

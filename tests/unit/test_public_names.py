@@ -28,6 +28,7 @@ NAMES = [
     "InterruptRegistration",
     "InterruptResolvedEvent",
     "InterruptSaver",
+    "InterruptTransformer",
     "Interrupts",
     "Janitor",
     "KeyRing",
@@ -52,6 +53,7 @@ NAMES = [
     "TokenInvalid",
     "UnknownInterrupt",
     "Worker",
+    "interrupt_events",
 ]
 
 

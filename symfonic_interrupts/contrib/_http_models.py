@@ -1,0 +1,59 @@
+"""What the routes answer with. For the OpenAPI document as much as for the code; pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from symfonic_interrupts.contrib._http_json import json_data
+from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
+from symfonic_interrupts.events import AskUserQuestionEvent, InterruptEvent, PauseEvent
+
+OpenPause = InterruptEvent | AskUserQuestionEvent
+
+
+class PendingPage(BaseModel):
+    """Open pauses, newest first, with their tokens."""
+
+    items: list[OpenPause]
+    next_after: str | None = Field(
+        description="the `after` of the next page; null where there is nothing after this page"
+    )
+    next: str | None = Field(description="the next page's address, relative to this one's")
+
+
+class PauseDetail(PauseView):
+    """One pause, for whoever may answer it."""
+
+    pause_token: str | None = Field(None, repr=False, description="while it can be answered, and `/pending` lists it")
+
+
+class Accepted(BaseModel):
+    """The answer is stored. Its delivery goes on by itself."""
+
+    interrupt_id: str
+    name: str
+    thread_id: str
+    answered_at: datetime
+
+
+class ResumeResult(Accepted):
+    """The answer is stored, and the graph ran with it, until it ended or waits again."""
+
+    output: Any = Field(description="what the graph returned; null for an answer from another scope")
+    open: list[OpenPause] = Field(description="the thread's open pauses that the caller may see, newest first")
+
+
+def accepted(receipt: AnswerReceipt) -> dict[str, Any]:
+    """`Accepted`, as JSON data."""
+    found: dict[str, Any] = json_data(receipt)
+    return {name: found[name] for name in Accepted.model_fields}
+
+
+def resumed(receipt: AnswerReceipt, pauses: Sequence[PauseEvent], **output: Any) -> dict[str, Any]:
+    """`ResumeResult`, or without an output what ends a stream, as JSON data."""
+    found: dict[str, Any] = json_data({**output, "open": list(pauses)})
+    return {**accepted(receipt), **found}
