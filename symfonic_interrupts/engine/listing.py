@@ -42,14 +42,15 @@ def list_pending(
 
 
 def view_pause(engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
-    """One pause, for whoever may answer it. See `ResumeAdapter.view`."""
+    """One pause, for its own scope. See `ResumeAdapter.view`."""
     engine.database.check_open()
     given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
     row = yield transact(engine.operations.find_pause, graph, str(interrupt_id))
     if row is not None:
         check_authentic(engine, row)
         registration = engine.registry.named(row["name"])
-        if registration.cross_scope_allowed or given == scope_of(row):
+        owner = scope_of(row)
+        if given == owner or (registration.cross_scope_allowed and given.contains(owner)):
             return view_of(row, registration, engine.now())
     raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
 

@@ -105,4 +105,6 @@ class Recovery:
         except ThreadBusy as error:
             return None if recovering else Delivery(thread_id, error=error)
         except Exception as error:
+            if graph_kwargs is None:  # nobody waits for it: a worker throws the Delivery away
+                log.warning("thread %r could not be delivered: %s", thread_id, type(error).__name__)
             return Delivery(thread_id, error=error)

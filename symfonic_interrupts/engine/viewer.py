@@ -36,7 +36,7 @@ class Viewer:
         """What a pause is about, by its id instead of a token: for links that must not carry one. Changes nothing.
 
         Args:
-            scope: who asks; must be the pause's, but where its point has `cross_scope_allowed`. Required unless
+            scope: who asks: the pause's own, or, where its point has `cross_scope_allowed`, one above it. Required unless
                 `FrameworkConfig.default_scope` is set.
 
         Raises:

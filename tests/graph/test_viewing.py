@@ -63,12 +63,19 @@ async def test_the_view_says_how_a_pause_ended(bench: Bench) -> None:
     assert seen["t2"].seconds_left == 0.0
 
 
-async def test_a_point_that_any_scope_may_answer_any_scope_may_see(bench: Bench) -> None:
+async def test_a_point_that_may_be_answered_across_scopes_is_seen_by_id_from_above_and_not_from_beside(
+    bench: Bench,
+) -> None:
     point = bench.refunds(cross_scope_allowed=True)
     graph, adapter = bench.compile(StateGraph(State).add_node("gate", asking(point)).add_edge(START, "gate"))
-    event = await ask(bench, graph)
+    event = await ask(bench, graph, sub_tenant_id="billing")
 
-    assert (await bench.call(adapter, "view", event.interrupt_id, scope=OTHER)).interrupt_id == event.interrupt_id
+    for scope in (TEAM, ACME):
+        seen = await bench.call(adapter, "view", event.interrupt_id, scope=scope)
+        assert seen.interrupt_id == event.interrupt_id
+    for scope in (OTHER, FrameworkTenantScope("acme", "sales")):  # with its token they may answer; an id is no secret
+        with pytest.raises(UnknownInterrupt):
+            await bench.call(adapter, "view", event.interrupt_id, scope=scope)
 
 
 async def test_one_pause_is_listed_by_its_id(bench: Bench) -> None:

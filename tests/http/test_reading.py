@@ -104,14 +104,16 @@ async def test_a_pause_that_is_answered_shows_no_token(one_desk: Desk) -> None:
     assert (shown["state"], shown["pause_token"]) == ("applied", None)
 
 
-async def test_a_pause_that_any_scope_may_answer_is_shown_without_its_token(one_desk: Desk) -> None:
+async def test_a_pause_that_any_scope_may_answer_with_its_token_is_not_shown_to_another_by_its_id(
+    one_desk: Desk,
+) -> None:
     globex = await one_desk.client_of("globex")
     await one_desk.ask("A-1", point="shared")
     (interrupt_id,) = one_desk.bench.rows("SELECT interrupt_id FROM interrupt_pauses")[0]
 
-    shown = (await globex.get(f"/refunds/pending/{interrupt_id}")).json()
+    refused = await globex.get(f"/refunds/pending/{interrupt_id}")
 
-    assert (shown["payload"]["order"], shown["pause_token"]) == ("A-1", None)
+    assert (refused.status_code, refused.json()["code"]) == (404, "unknown_interrupt")
 
 
 async def test_what_carries_a_token_or_a_payload_is_kept_by_no_cache(one_desk: Desk) -> None:

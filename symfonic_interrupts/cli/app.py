@@ -1,0 +1,63 @@
+"""The commands by name, and the help that they share. Nothing happens here but naming."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Annotated
+
+import typer
+
+from symfonic_interrupts.cli import background, database, doctor, event_log, keys, pauses
+from symfonic_interrupts.cli.ends import EXIT_CODES
+
+NAME = "symfonic-interrupts"
+
+app = typer.Typer(
+    name=NAME,
+    help="Pauses of LangGraph graphs that wait for a person: see them, answer them, run what answers and expiry need.",
+    epilog=EXIT_CODES.replace("\n", "\n\n"),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+keys_app = typer.Typer(name="keys", help="The signing keys.", no_args_is_help=True)
+db_app = typer.Typer(name="db", help="The pause store.", no_args_is_help=True)
+
+app.command()(pauses.pending)
+app.command()(pauses.show)
+app.command()(pauses.answer)
+app.command()(event_log.events)
+app.command()(background.recover)
+app.command()(background.sweep)
+app.command()(background.worker)
+app.command()(background.purge)
+app.command()(doctor.doctor)
+keys_app.command()(keys.new)
+keys_app.command()(keys.rotate)
+keys_app.command()(keys.check)
+db_app.command()(database.upgrade)
+app.add_typer(keys_app)
+app.add_typer(db_app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"{NAME} {importlib.metadata.version(NAME)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run() -> None:
+    """Run the command of `sys.argv`. What a terminal's encoding cannot show is escaped instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name=NAME)

@@ -1,0 +1,167 @@
+"""`recover`, `sweep`, `worker` and `purge`: what runs without a person waiting for it.
+
+They say what is left undone by their exit code. A worker that is told to end finishes its round first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from symfonic_interrupts.cli import output
+from symfonic_interrupts.cli.database import open_store
+from symfonic_interrupts.cli.ends import INTERRUPTED, Undone, ending
+from symfonic_interrupts.cli.loading import Calls, opened
+from symfonic_interrupts.cli.options import AsJson, Graph, Store, duration, interval
+from symfonic_interrupts.cli.reports import delivery_data, sweep_data
+from symfonic_interrupts.cli.signals import Signals
+
+
+@ending
+def recover(
+    graph: Graph = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many threads. Else all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver stored answers, and finish what a crash left unfinished."""
+    with opened(graph) as calls, output.progress("recovering"):
+        found = [delivery_data(delivery) for delivery in calls(calls.adapter, "recover", limit)]
+    if as_json:
+        output.document(found)
+    else:
+        _show_deliveries(found)
+        if not found:
+            output.say("nothing was left unfinished")
+    _judge(found)
+
+
+@ending
+def sweep(graph: Graph = None, as_json: AsJson = False) -> None:
+    """Close what nobody answered in time, and deliver default answers."""
+    with opened(graph) as calls, output.progress("sweeping"):
+        done = sweep_data(calls(calls.adapter.janitor(), "sweep"))
+    if as_json:
+        output.document(done)
+    else:
+        rows = []
+        for event in done["events"]:
+            ended = "default answer" if event["interrupt_id"] in done["defaulted"] else "expired"
+            rows.append([event["interrupt_id"], event.get("name", "ask_user"), event["thread_id"], ended])
+        output.rows(["interrupt_id", "name", "thread", "ended"], rows)
+        if not rows:
+            output.say("nothing was overdue")
+    left = [f"{id_}: its row was changed in the database" for id_ in done["refused"]]
+    left += [f"{id_}: its point is not registered in this graph's application" for id_ in done["unknown"]]
+    for line in left:
+        output.say(line)
+    _judge(done["deliveries"])
+    if left:
+        raise Undone
+
+
+@ending
+def worker(
+    graph: Graph = None,
+    every: Annotated[
+        timedelta,
+        typer.Option("--interval", parser=interval, metavar="DURATION", help="The wait between rounds, about."),
+    ] = "5s",  # type: ignore[assignment]  # the parser reads it, and --help shows it
+) -> None:
+    """Recover and sweep in a loop, until SIGTERM or Ctrl-C; any number may run at once.
+
+    The round that is running is finished first. A second signal ends at once; another worker then finishes the thread, when the
+    lease has lapsed.
+    """
+    _log_to_stderr()
+    with opened(graph) as calls, Signals() as signals:
+        running = calls.adapter.worker()
+        failures: list[Exception] = []
+        loop = threading.Thread(target=_loop, args=(calls, running, every, failures, signals), daemon=True)
+        output.say(f"worker of graph {calls.adapter.graph_name}, process {os.getpid()}: started")
+        loop.start()
+        signals.wait()
+        if signals.received is not None:
+            signals.told()
+        running.stop()
+        loop.join()
+        if failures:
+            raise failures[0]
+        output.say(f"worker of graph {calls.adapter.graph_name}, process {os.getpid()}: ended")
+        if signals.received == signal.SIGINT:
+            raise typer.Exit(INTERRUPTED)
+
+
+@ending
+def purge(
+    older_than: Annotated[
+        timedelta,
+        typer.Option("--older-than", parser=duration, metavar="DURATION", help="Asked longer ago than this, as 30d."),
+    ],
+    with_events: Annotated[bool, typer.Option("--with-events", help="Delete the events of that time too.")] = False,
+    graph: Graph = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete pauses of all graphs that have ended; their tokens stay refused.
+
+    With --store it needs neither graph nor keys.
+    """
+    with output.progress("purging"):
+        if store:
+            with open_store(store) as interrupts:
+                counts = interrupts.purge(older_than, with_events=with_events)
+        else:
+            with opened(graph) as calls:
+                counts = calls(calls.adapter.janitor(), "purge", older_than, with_events=with_events)
+    if as_json:
+        output.document(counts)
+    else:
+        output.fields(list(counts.items()))
+
+
+def _loop(calls: Calls, running: Any, every: timedelta, failures: list[Exception], signals: Signals) -> None:
+    try:
+        calls(running, "run", every)
+    except Exception as error:
+        failures.append(error)
+    finally:
+        signals.wake()
+
+
+def _show_deliveries(found: list[dict[str, Any]]) -> None:
+    rows = []
+    for delivery in found:
+        error = delivery["error"]
+        waits = "waits again" if delivery["open"] else "went on"
+        told = waits if error is None else f"failed: {error['message']}"
+        rows.append([delivery["thread_id"], len(delivery["applied"]), len(delivery["unused"]), told])
+    output.rows(["thread", "applied", "unused", "outcome"], rows)
+
+
+def _judge(deliveries: list[dict[str, Any]]) -> None:
+    failed = [delivery["thread_id"] for delivery in deliveries if delivery["error"] is not None]
+    if failed:
+        raise Undone(f"{len(failed)} of {len(deliveries)} threads failed; their answers stay stored")
+
+
+class _Printable(logging.Formatter):
+    """A log line in which nothing moves a cursor."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return output.printable(super().format(record), lines=True)
+
+
+def _log_to_stderr() -> None:
+    """Show the library's log, where the application has not set up logging by itself."""
+    log = logging.getLogger("symfonic_interrupts")
+    if log.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)

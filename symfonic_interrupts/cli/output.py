@@ -1,0 +1,147 @@
+"""What reaches the terminal or the pipe: data on stdout, everything else on stderr, and no control character on either.
+
+At a terminal data are tables; in a pipe they are lines of tab-separated values, or JSON where `--json` was given. A payload is
+somebody else's text: what could move a cursor, hide a line or end a field is shown escaped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, TextIO
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+UNSAFE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+"""Unicode categories (UAX 44) that a terminal may obey instead of showing: controls, direction marks, separators, unknowns."""
+
+
+def printable(value: object, *, lines: bool = False) -> str:
+    """The text with everything escaped that is not there to be seen.
+
+    Args:
+        lines: leave line ends as they are.
+    """
+    return "".join(
+        character
+        if (lines and character == "\n") or unicodedata.category(character) not in UNSAFE
+        else character.encode("unicode_escape").decode("ascii")
+        for character in str(value)
+    )
+
+
+def say(text: str, *, lines: bool = False) -> None:
+    """One line on stderr."""
+    _write(sys.stderr, printable(text, lines=lines) + "\n")
+
+
+def at_terminal() -> bool:
+    """Whether stdout is a terminal."""
+    return bool(sys.__stdout__ and sys.__stdout__.isatty())
+
+
+def can_ask() -> bool:
+    """Whether there is a person: stdin and stderr are a terminal."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
+def ask(prompt: str) -> str:
+    """What a person types, without its line end. Raises EOFError on Ctrl-D."""
+    if at_terminal():
+        with suppress(ImportError):
+            importlib.import_module("readline")  # lets input() edit the line
+        with redirect_stdout(sys.__stdout__):
+            return input(printable(prompt))
+    _write(sys.stderr, printable(prompt))
+    typed = sys.stdin.readline()
+    if not typed:
+        raise EOFError
+    return typed.rstrip("\r\n")
+
+
+def line(text: str) -> None:
+    """One line of data."""
+    _write(_data(), printable(text) + "\n")
+
+
+def cells(values: Sequence[object]) -> None:
+    """One line of a list that grows: spaced at a terminal, tab-separated elsewhere."""
+    _write(_data(), ("  " if at_terminal() else "\t").join(printable(value) for value in values) + "\n")
+
+
+def document(value: Any) -> None:
+    """One JSON document; over several lines at a terminal."""
+    _write(_data(), json.dumps(value, indent=2 if at_terminal() else None, ensure_ascii=True) + "\n")
+
+
+def json_line(value: Any) -> None:
+    """One line of JSON Lines."""
+    _write(_data(), json.dumps(value, ensure_ascii=True) + "\n")
+
+
+def compact(value: Any) -> str:
+    """JSON data in one line, for people."""
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def rows(columns: Sequence[str], found: Sequence[Sequence[object]]) -> None:
+    """A table at a terminal; tab-separated lines without a heading elsewhere."""
+    if not at_terminal():
+        for row in found:
+            cells(row)
+        return
+    console = _console(_data())
+    shown = [list(columns), *([printable(cell) for cell in row] for row in found)]
+    widths = [max(cell_len(row[place]) for row in shown) for place in range(len(columns) - 1)]
+    for row in shown if found else []:
+        begin = "".join(set_cell_size(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
+        last = Text(row[-1])  # the only column that is cut: the others are there to be copied
+        last.truncate(max(console.width - cell_len(begin), 20), overflow="ellipsis")
+        console.print(Text(begin) + last, style="bold" if row is shown[0] else None, soft_wrap=True)
+
+
+def fields(pairs: Sequence[tuple[str, object]]) -> None:
+    """Named values, one a line. JSON data (lists, dicts) are laid out at a terminal, and one line elsewhere."""
+    for name, value in pairs:
+        laid_out = isinstance(value, dict | list)
+        if not at_terminal():
+            cells([name, compact(value) if laid_out else value])
+        elif laid_out:
+            text = json.dumps(value, ensure_ascii=False, indent=2)
+            _write(_data(), f"{printable(name)}:\n{printable(text, lines=True)}\n")
+        else:
+            _write(_data(), f"{printable(name)}: {printable(value)}\n")
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """A moving bar with the time so far, on stderr, while something long runs; nothing where stderr is no terminal."""
+    console = _console(sys.stderr)
+    if not console.is_terminal:
+        yield
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+def _data() -> TextIO:
+    # while a command runs sys.stdout is stderr: what a graph prints is no data
+    return sys.__stdout__ or sys.stdout
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()

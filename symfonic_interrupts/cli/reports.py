@@ -1,0 +1,39 @@
+"""What a delivery and a sweep did, as JSON data without a token, a payload, or the message of somebody else's error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symfonic_interrupts.engine.janitor import SweepReport
+from symfonic_interrupts.engine.progress import Delivery
+from symfonic_interrupts.errors import InterruptError
+
+
+def failure(error: Exception) -> dict[str, str | None]:
+    """What may be told of an error: the library's own messages, of any other its type."""
+    if isinstance(error, InterruptError):
+        return {"type": type(error).__name__, "code": error.code, "message": f"{error.code}: {error}"}
+    kind = type(error).__name__
+    return {"type": kind, "code": None, "message": f"the graph raised {kind}"}
+
+
+def delivery_data(delivery: Delivery) -> dict[str, Any]:
+    """A delivery; its open pauses by id."""
+    return {
+        "thread_id": delivery.thread_id,
+        "applied": list(delivery.applied),
+        "unused": list(delivery.unused),
+        "open": [event.interrupt_id for event in delivery.open],
+        "error": None if delivery.error is None else failure(delivery.error),
+    }
+
+
+def sweep_data(report: SweepReport) -> dict[str, Any]:
+    """A sweep; its events as they are recorded."""
+    return {
+        "events": [event.model_dump(mode="json") for event in report.events],
+        "defaulted": list(report.defaulted),
+        "deliveries": [delivery_data(delivery) for delivery in report.deliveries],
+        "refused": list(report.refused),
+        "unknown": list(report.unknown),
+    }
