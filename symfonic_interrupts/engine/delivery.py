@@ -135,6 +135,7 @@ class Deliverer:
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
             command = self._command(thread_id, step)
             self._engine.failpoint("resume_started")
+            keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
             progress.output = yield RunGraph(command, config, graph_kwargs)
             self._engine.failpoint("run_ended")
             head = yield checkpoint_at(thread_id)

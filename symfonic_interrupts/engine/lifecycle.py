@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
-from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.redeem import Redeemer
 from symfonic_interrupts.engine.rows import check_authentic, pause_event, scope_of, whole_second_after
 from symfonic_interrupts.engine.steps import Steps, transact
 from symfonic_interrupts.errors import (
+    PauseNotReady,
     PauseSuperseded,
     RegistrationError,
     ScopeMismatch,
+    StoreError,
     TokenConsumed,
     UnknownInterrupt,
 )
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.operations import Claim
+from symfonic_interrupts.store.operations import Claim, ClaimLost
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
+
+MOST_TRIES = 5
+"""How often a pause is looked at again that got another token, or another slot, meanwhile."""
 
 
 class Lifecycle:
@@ -36,38 +40,53 @@ class Lifecycle:
         self, interrupt_id: str, ttl: timedelta | None, scope: FrameworkTenantScope | None
     ) -> Steps[PauseEvent]:
         """A new token for a pending or expired pause; the old one is dead."""
+        for _ in range(MOST_TRIES):
+            row = yield from self._find(interrupt_id, scope)
+            if row["state"] not in ("pending", "expired"):
+                _refuse(row, "reissued")
+            yield from self._redeemer.check_head(row)
+            renewed = self._renewed(row, ttl)
+            told = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
+            try:
+                done = yield transact(self._engine.operations.reissue, row, renewed, ("interrupt_reissued", told))
+            except ClaimLost:
+                done = False
+            if done:
+                yield from self._check_again(renewed, scope)
+                return pause_event(self._engine, renewed)
+        raise _changing()
+
+    def _renewed(self, row: PauseRow, ttl: timedelta | None) -> PauseRow:
         engine = self._engine
-        row = yield from self._find(interrupt_id, scope)
-        if row["state"] not in ("pending", "expired"):
-            _refuse(row, "reissued")
         ttl = ttl or engine.registry.named(row["name"]).ttl or engine.config.default_ttl
         if not timedelta(0) < ttl <= engine.config.max_ttl:
             raise RegistrationError(
                 f"ttl must be above zero and at most FrameworkConfig.max_ttl ({engine.config.max_ttl})"
             )
-        yield from self._redeemer.check_head(row)
-        now = engine.now()
-        renewed = {**row, "jti": secrets.token_hex(16), "state": "pending", "expires_at": whole_second_after(now + ttl)}
-        renewed = seal_row(renewed, engine.keys)
-        told = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
-        done = yield transact(engine.operations.reissue, row, renewed, ("interrupt_reissued", told))
-        if not done:
-            _refuse((yield from self._find(interrupt_id, scope)), "reissued")
-        return pause_event(engine, renewed)
+        end = whole_second_after(engine.now() + ttl)
+        return seal_row({**row, "jti": secrets.token_hex(16), "state": "pending", "expires_at": end}, engine.keys)
+
+    def _check_again(self, renewed: PauseRow, scope: FrameworkTenantScope | None) -> Steps[None]:
+        # New input that came after the first look has superseded the old token at most, and nothing where that had expired.
+        try:
+            yield from self._redeemer.check_head(renewed)
+        except (PauseSuperseded, PauseNotReady):
+            row = yield from self._find(renewed["interrupt_id"], scope)
+            if row["state"] == "superseded":
+                raise  # else somebody has answered it already
 
     def revoke(self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None) -> Steps[None]:
         """Kill the token of a pending pause. The thread stays where it is."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise RegistrationError("reason must be a text of 1 to 1,000 characters; it is recorded")
-        row = yield from self._find(interrupt_id, scope)
-        told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
-        done: Any = None
-        if row["state"] == "pending":
-            done = yield transact(self._engine.operations.close, row, Claim("revoked", "revoked"), told)
-            if done is None:
-                row = yield from self._find(interrupt_id, scope)
-        if done is None:
-            _refuse(row, "revoked")
+        for _ in range(MOST_TRIES):
+            row = yield from self._find(interrupt_id, scope)
+            if row["state"] != "pending":
+                _refuse(row, "revoked")
+            told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
+            if (yield transact(self._engine.operations.close, row, Claim("revoked", "revoked"), told)) is not None:
+                return
+        raise _changing()
 
     def _find(self, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseRow]:
         engine = self._engine
@@ -88,3 +107,7 @@ def _refuse(row: PauseRow, what: str) -> None:
     if row["state"] == "superseded":
         raise PauseSuperseded(f"the thread went on without this pause; it cannot be {what}")
     raise TokenConsumed(f"the pause is {row['state']}; it cannot be {what}", state=row["state"])
+
+
+def _changing() -> StoreError:
+    return StoreError("the pause was changed by others again and again meanwhile; try again", retryable=True)

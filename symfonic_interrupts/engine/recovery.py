@@ -67,7 +67,10 @@ class Recovery:
                 continue
             at = head.config["configurable"]["checkpoint_id"]
             waiting = waiting_in(read_tasks(head.pending_writes))
-            if at <= row["checkpoint_id"] and is_pending(row, waiting) is None:
+            if at > row["checkpoint_id"]:
+                # the process that went on without this question died before it closed it, or never knew of it
+                yield transact(self._engine.operations.advance, self._graph, row["thread_id"], at, settle=False)
+            elif is_pending(row, waiting) is None:
                 found.append(row["thread_id"])
             else:
                 confirmed.append(row["jti"])

@@ -67,7 +67,8 @@ class Operations(Deliveries):
             if found["state"] == "pending" and found["langgraph_id"] != row["langgraph_id"]:
                 found = reseal({**found, "langgraph_id": row["langgraph_id"], "slot": row["slot"]})
                 moved = {key: found[key] for key in ("langgraph_id", "slot", "mac_kid", "mac")}
-                connection.execute(sql.move_question, {"the_jti": found["jti"], **moved})
+                if connection.execute(sql.move_question, {"the_jti": found["jti"], **moved}).first() is None:
+                    continue  # it got another token, or an end, between the two statements
             return found
         raise StoreError("a pause could not be opened: its row changed three times meanwhile", retryable=True)
 
@@ -139,16 +140,20 @@ class Operations(Deliveries):
         return at
 
     def reissue(self, connection: sa.Connection, row: PauseRow, renewed: PauseRow, event: Event) -> bool:
-        """Give a pending or expired pause the new token of `renewed`; the old one is spent. False where it has moved on."""
+        """Give a pending or expired pause the new token of `renewed`; the old one is spent. False where it has moved on.
+
+        Raises:
+            ClaimLost: the row has changed since it was read, so the new MAC does not fit; nothing is done.
+        """
         sql, now = self._sql(connection)
         if row["state"] == "pending":
             claim = Claim("reissued", "pending")
             if connection.execute(sql.claim_any, {"jti": row["jti"], **claim.parameters(), **now}).first() is None:
                 return False
         change = {key: renewed[key] for key in ("jti", "expires_at", "mac_kid", "mac")}
-        moved = connection.execute(sql.reissue, {"the_jti": row["jti"], "old_state": row["state"], **change}).first()
-        if moved is None:
-            return False
+        asked = {"the_jti": row["jti"], "old_state": row["state"], "old_mac": row["mac"]}
+        if connection.execute(sql.reissue, {**asked, **change}).first() is None:
+            raise ClaimLost(0)
         self._event(connection, sql, now, renewed, event)
         return True
 

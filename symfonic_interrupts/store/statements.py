@@ -79,6 +79,7 @@ class Statements:
             sa.update(pauses)
             .where(_P.jti == bindparam("the_jti"), _P.state == "pending")
             .values(**{c: PLACEHOLDER[c] for c in ("langgraph_id", "slot", "mac_kid", "mac")})
+            .returning(_P.id)
         )
 
         # -- claiming: whoever inserts the jti has moved the pause out of `pending`
@@ -96,7 +97,11 @@ class Statements:
 
         self.reissue = (
             sa.update(pauses)
-            .where(_P.jti == bindparam("the_jti"), _P.state == bindparam("old_state"))
+            .where(
+                _P.jti == bindparam("the_jti"),
+                _P.state == bindparam("old_state"),
+                _P.mac == bindparam("old_mac"),  # the new one covers what was read
+            )
             .values(state="pending", **{c: PLACEHOLDER[c] for c in ("jti", "expires_at", "mac_kid", "mac")})
             .returning(_P.id)
         )
