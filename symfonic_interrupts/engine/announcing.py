@@ -30,12 +30,22 @@ Config = Any
 class Remembered(OrderedDict[Any, Any]):
     """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
 
-    most = MOST_REMEMBERED
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        super().__init__()
+        self._most = most
+        self._noting = threading.Lock()
 
     def note(self, key: Any, value: Any = True) -> None:
-        self[key] = value
-        while len(self) > self.most:
-            self.popitem(last=False)
+        """Remember a value."""
+        with self._noting:
+            self[key] = value
+            while len(self) > self._most:
+                self.popitem(last=False)
+
+    def forget(self, key: Any) -> Any:
+        """The value that was remembered, which is remembered no more; or None."""
+        with self._noting:
+            return self.pop(key, None)
 
 
 class PutWatch:
@@ -44,6 +54,13 @@ class PutWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._durable = Remembered()
+        self._broken = Remembered()
+
+    def begun(self, thread_id: str) -> str | None:
+        """A run of the thread begins. The checkpoint that the one before it could not store, if that is how it ended."""
+        with self._lock:
+            found: str | None = self._broken.pop(thread_id, None)
+        return found
 
     def wait_for(self, thread_id: str, checkpoint_id: str) -> Steps[None]:
         # Under durability "async" a checkpoint is put in the background, and a question can come before it is stored.
@@ -52,7 +69,10 @@ class PutWatch:
             if self._durable.get(key) is True:
                 return
             signal = self._durable.get(key) or concurrent.futures.Future()
-            self._durable.note(key, signal)
+            if thread_id in self._broken and not signal.done():
+                signal.set_result(False)
+            else:
+                self._durable.note(key, signal)
         if not (yield WaitFor(signal, PUT_WAIT_SECONDS)):
             raise StoreError(
                 "the checkpoint of a pause was not stored, so the pause is not opened; run the thread again"
@@ -65,9 +85,10 @@ class PutWatch:
         if isinstance(signal, concurrent.futures.Future):
             signal.set_result(True)
 
-    def failed(self, thread_id: str) -> None:
-        # LangGraph does not try the puts after a failed one: whoever waits for them would wait in vain
+    def failed(self, thread_id: str, checkpoint_id: str) -> None:
+        # LangGraph does not try the puts after a failed one: whoever waits for them, now or later, would wait in vain
         with self._lock:
+            self._broken.note(thread_id, min(checkpoint_id, self._broken.get(thread_id, checkpoint_id)))
             waiting = [key for key, signal in self._durable.items() if key[0] == thread_id and signal is not True]
             signals = [self._durable.pop(key) for key in waiting]
         for signal in signals:
@@ -80,8 +101,7 @@ class Announcer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._emitted = Remembered()
-        self._emitted.most = MOST_RUNS  # each holds a run's runtime
+        self._emitted = Remembered(MOST_RUNS)  # each holds a run's runtime
         self._outbox = Remembered()
 
     def any_for(self, thread_id: str) -> bool:

@@ -6,6 +6,7 @@ LangGraph has no lock per thread; without one, two workers that resume the same 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import secrets
 import threading
 import time
@@ -29,6 +30,7 @@ class LeaseKeeper:
         failed: a write of the run failed, so its end is not clean.
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
         used: jtis of answers that nodes used.
+        writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         expected: by task, jtis of the answers that it has or is sent.
     """
 
@@ -37,6 +39,7 @@ class LeaseKeeper:
         self.failed = False
         self.sent: set[str] = set()
         self.used: set[str] = set()
+        self.writing: dict[str, concurrent.futures.Future[bool]] = {}
         self.expected: dict[str, set[str]] = {}
         self._engine = engine
         self._ttl = engine.config.lease_ttl

@@ -193,6 +193,13 @@ class Executions:
         with self._lock:
             return [e for e in self._by_thread.get(thread, {}).values() if e.root_checkpoint_id < checkpoint_id]
 
+    def since(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
+        """Executions at the checkpoint of this id, in whatever namespace, and at newer ones."""
+        if thread not in self._by_thread:
+            return []
+        with self._lock:
+            return [e for e in self._by_thread.get(thread, {}).values() if e.info.checkpoint_id >= checkpoint_id]
+
     def below(self, thread: Thread, ns: str, checkpoint_id: str) -> list[Execution]:
         """Executions of a subgraph's steps that lie behind that subgraph's checkpoint of this id."""
         if thread not in self._by_thread:

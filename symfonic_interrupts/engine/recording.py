@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
-from symfonic_interrupts.engine.announcing import Announcer, Config, PutWatch, Remembered
+from symfonic_interrupts.engine.announcing import PUT_WAIT_SECONDS, Announcer, Config, PutWatch, Remembered
 from symfonic_interrupts.engine.context import Engine, audit_log
-from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
+from symfonic_interrupts.engine.loading import Loader
 from symfonic_interrupts.engine.native import NativeAnswers
-from symfonic_interrupts.engine.planner import is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Execution, take_swallowed
 from symfonic_interrupts.engine.rows import new_row, pause_record
-from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.engine.steps import CallSaver, Steps, WaitFor, transact
 from symfonic_interrupts.engine.writing import WritesReader, Writing
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
@@ -30,81 +29,18 @@ from symfonic_interrupts.store.schema import PauseRow
 
 
 class Recorder:
-    """The steps behind the saver's `put_writes`, `put` and `get_tuple`."""
+    """The steps behind the saver's `put_writes` and `put`."""
 
     def __init__(self, engine: Engine, inner: BaseCheckpointSaver[Any], graph: str) -> None:
         self._engine = engine
         self._graph = graph
         self.natives = NativeAnswers()
         self._reader = WritesReader(engine, graph, self.natives)
-        self._lock = threading.Lock()
         self._paused = Remembered()
         self._puts = PutWatch()
+        self.loading = Loader(engine, graph, self._puts, self._paused)
         self._announcer = Announcer(engine)
-        self._loaded = Remembered()
         self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters
-
-    # -- get_tuple
-
-    def loads(self, config: Config | None) -> None:
-        """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
-        place = (config or {}).get("configurable", {})
-        if ns := place.get("checkpoint_ns", ""):
-            with self._lock:
-                self._loaded.note((str(place.get("thread_id")), ns))
-
-    @staticmethod
-    def brings_answers(config: Config, found: CheckpointTuple) -> bool:
-        """Whether a root checkpoint was asked for by its id, and has answers of ours in its writes."""
-        place = config["configurable"]
-        return bool(place.get("checkpoint_id") and not place.get("checkpoint_ns", "")) and any(
-            channel == RESUME and jtis_in(value) for _, channel, value in found.pending_writes or ()
-        )
-
-    @staticmethod
-    def head_of(found: CheckpointTuple) -> Config:
-        """Where the newest root checkpoint of this one's thread is."""
-        return {"configurable": {"thread_id": found.config["configurable"]["thread_id"], "checkpoint_ns": ""}}
-
-    @staticmethod
-    def unless_left(found: CheckpointTuple, head: CheckpointTuple | None) -> CheckpointTuple:
-        """The checkpoint, without its answers where the thread has gone on from it: each was used, and counts once.
-
-        A raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers.
-        """
-        if (
-            head is None
-            or head.config["configurable"]["checkpoint_id"] == found.config["configurable"]["checkpoint_id"]
-        ):
-            return found
-        kept = [w for w in found.pending_writes or () if not (w[1] == RESUME and jtis_in(w[2]))]
-        return found._replace(pending_writes=kept)
-
-    def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
-        """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
-        self.loads(config)
-        if found is None:
-            return None
-        place = found.config["configurable"]
-        if place.get("checkpoint_ns", ""):
-            return found
-        key = (str(place["thread_id"]), place["checkpoint_id"])
-        self._puts.ended(key)
-        writes = found.pending_writes or ()
-        tasks = read_tasks(writes) if any(channel == INTERRUPT for _, channel, _ in writes) else {}
-        with self._lock:
-            if tasks or config["configurable"].get("checkpoint_id"):
-                self._paused.note(key)
-        if any(is_marker(i.value) for task in tasks.values() for i in task.pending):
-            # LangGraph stored the refused value under the null task, and would give it to the step's next question.
-            kept = [w for w in writes if not (w[0] == names.NULL_TASK_ID and w[1] == RESUME)]
-            return found._replace(pending_writes=kept)
-        return found
-
-    def loaded(self, thread_id: str, ns: str) -> bool:
-        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
-        with self._lock:
-            return not ns or (thread_id, ns) in self._loaded
 
     # -- put
 
@@ -127,17 +63,21 @@ class Recorder:
         thread_id = str(config["configurable"]["thread_id"])
         try:
             yield
+            if not config["configurable"].get("checkpoint_ns", ""):
+                self._puts.ended((thread_id, checkpoint["id"]))
+            self._engine.failpoint("checkpoint_written")
         except BaseException:
-            self._puts.failed(thread_id)
+            self._puts.failed(thread_id, checkpoint["id"])
             raise
-        if not config["configurable"].get("checkpoint_ns", ""):
-            self._puts.ended((thread_id, checkpoint["id"]))
-        self._engine.failpoint("checkpoint_written")
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
-        with _under_lease(config):
-            return (yield from self._put(config, checkpoint, metadata, new_versions))
+        try:
+            with _under_lease(config):
+                return (yield from self._put(config, checkpoint, metadata, new_versions))
+        except BaseException:
+            self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
+            raise
 
     def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         place = config["configurable"]
@@ -151,15 +91,10 @@ class Recorder:
         over = self._engine.executions.before(thread, checkpoint["id"])
         natives = self.natives.used_before(thread_id, checkpoint["id"])
         used = yield from self._note(lease, thread_id, over, natives)
-        try:
-            result = yield CallSaver("put", args)
-        except BaseException:
-            self._puts.failed(thread_id)
-            raise
+        result = yield CallSaver("put", args)
         self._puts.ended((thread_id, checkpoint["id"]))
         self._engine.failpoint("checkpoint_written")
-        with self._lock:
-            left = self._paused.pop((thread_id, place.get("checkpoint_id")), None)
+        left = self._paused.forget((thread_id, place.get("checkpoint_id")))
         if (left or used or metadata.get("source") == "fork") and lease is None:
             # a delivery closes what it leaves behind when it ends
             # LangGraph keeps nothing of a step that new input cuts short
@@ -180,7 +115,12 @@ class Recorder:
         Returns whether there were any.
         """
         used = {jti: event for e in over for jti, event in self._reader.used_in(e).items()} | natives
-        known = {jti for e in over for jti in e.noted} | (lease.used if lease is not None else set())
+        known = {jti for e in over for jti in e.noted}
+        telling = {} if lease is None else lease.writing
+        for jti in used.keys() & telling.keys():
+            # the checkpoint must not be stored before the write that tells: without both, the answer looks unused
+            if (yield WaitFor(telling[jti], PUT_WAIT_SECONDS)):
+                known.add(jti)
         if unknown := {jti: event for jti, event in used.items() if jti not in known}:
             yield from self._mark(lease, thread_id, unknown, note=unknown)
             for execution in over:
@@ -226,7 +166,8 @@ class Recorder:
             opened = yield from self._open(lease, thread_id, writing)
         elif writing.used or writing.unused:
             yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
-        yield CallSaver("put_writes", args)
+        with _telling(lease, writing.used):
+            yield CallSaver("put_writes", args)
         if writing.asks:
             self._engine.failpoint("marker_written")
         elif writing.used or writing.unused:
@@ -311,6 +252,22 @@ class Recorder:
             lease.used.update(used)
             lease.used.difference_update(unused)
         self._announcer.queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
+
+
+@contextmanager
+def _telling(lease: LeaseKeeper | None, used: Iterable[str]) -> Iterator[None]:
+    """Let a delivery know how the write ends that tells that these answers were used."""
+    if lease is None:
+        yield
+        return
+    stored: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    lease.writing.update(dict.fromkeys(used, stored))
+    try:
+        yield
+    except BaseException:
+        stored.set_result(False)
+        raise
+    stored.set_result(True)
 
 
 @contextmanager

@@ -37,6 +37,9 @@ from symfonic_interrupts.tokens.pause_token import PauseToken
 
 MOST_ACTOR_CHARACTERS = 255
 
+ANSWERED = frozenset(("answered", "applied", "unused"))
+"""The states of a pause whose token was spent on an answer."""
+
 OnRow = Callable[[PauseRow], Any]
 
 
@@ -135,7 +138,7 @@ class Redeemer:
         if on_row is not None:
             on_row(row)
         limit = self._engine.config.max_response_bytes
-        if row["state"] in ("answered", "applied", "unused") and idempotency_key is not None:
+        if row["state"] in ANSWERED and idempotency_key is not None:
             text = registration.response_text(response, limit=limit)
             return Offer(
                 claims, row, text, Claim("answered", "answered"), repeated=_repeated(row, text, idempotency_key)
@@ -161,7 +164,7 @@ class Redeemer:
     def lost(self, offer: Offer, idempotency_key: str | None = None) -> Steps[AnswerReceipt]:
         """Another caller was first: raise what the row's new state says, unless it was the same answer."""
         row = yield from self._rehydrate(offer.claims)
-        if row["state"] == "answered" and idempotency_key is not None:
+        if row["state"] in ANSWERED and idempotency_key is not None:
             return _repeated(row, offer.text, idempotency_key)
         _refuse_state(row)
         raise StoreError("the answer was not stored; try again", retryable=True)

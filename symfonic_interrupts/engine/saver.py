@@ -52,6 +52,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self.engine = engine
         self.graph = graph
         self._recorder = Recorder(engine, inner, graph)
+        self._loading = self._recorder.loading
         self._tools = Tools(engine.database, inner)
 
     @property
@@ -61,7 +62,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def keeps(self, thread_id: str, checkpoint_ns: str) -> bool:
         """Whether the (sub)graph at this namespace keeps its checkpoints here; not with `checkpointer=False`."""
-        return self._recorder.loaded(thread_id, checkpoint_ns)
+        return self._loading.loaded(thread_id, checkpoint_ns)
 
     # -- what is looked at
 
@@ -110,9 +111,9 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.engine.database.check_sync()
-        found = self._recorder.saw(config, self.inner.get_tuple(config))
-        if found is not None and self._recorder.brings_answers(config, found):
-            found = self._recorder.unless_left(found, self.inner.get_tuple(self._recorder.head_of(found)))
+        found = self._loading.saw(config, self.inner.get_tuple(config))
+        if found is not None and self._loading.brings_answers(config, found):
+            found = self._loading.unless_left(found, self.inner.get_tuple(self._loading.head_of(found)))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -121,9 +122,9 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
             found = await self.inner.aget_tuple(config)
         except NotImplementedError:
             raise sync_only(self.inner) from None
-        found = self._recorder.saw(config, found)
-        if found is not None and self._recorder.brings_answers(config, found):
-            found = self._recorder.unless_left(found, await self.inner.aget_tuple(self._recorder.head_of(found)))
+        found = self._loading.saw(config, found)
+        if found is not None and self._loading.brings_answers(config, found):
+            found = self._loading.unless_left(found, await self.inner.aget_tuple(self._loading.head_of(found)))
         return found
 
     def delete_thread(self, thread_id: str) -> None:
@@ -148,7 +149,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        self._recorder.loads(config)
+        self._loading.loads(config)
         return self.inner.list(config, filter=filter, before=before, limit=limit)
 
     async def alist(
@@ -159,7 +160,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        self._recorder.loads(config)
+        self._loading.loads(config)
         async for found in self.inner.alist(config, filter=filter, before=before, limit=limit):
             yield found
 

@@ -8,23 +8,19 @@ leave here as `StoreError`, without statements or values.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.pool import SingletonThreadPool, StaticPool
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
-from symfonic_interrupts.store.schema import metadata
+from symfonic_interrupts.store.engines import READS, is_async_engine, make_engine, refuse_memory
+from symfonic_interrupts.store.failures import StoreErrors, is_stale
+from symfonic_interrupts.store.versions import check_version, create_tables, version_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine  # needs greenlet, which comes with the extra `async`
@@ -34,15 +30,8 @@ T = TypeVar("T")
 E = TypeVar("E", "sa.Engine", "AsyncEngine")
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 
-BUSY_SECONDS = 30
-"""How long a transaction waits for another process's lock on the SQLite file."""
-
-_READS = "symfonic_reads"
-_SCHEMA_LOCK = 0x73796D66  # any number: processes that make the schema at once take turns
-_REMEDIES = {
-    "postgresql": "use postgresql+psycopg://..., with pip install 'symfonic-interrupts[postgres]'",
-    "sqlite": "use sqlite:///..., which serves async calls as well",
-}
+ATTEMPTS = 2
+"""How often a transaction is begun whose connection turns out to be lost."""
 
 
 class Database:
@@ -63,21 +52,21 @@ class Database:
         self._async: AsyncEngine | None = None
         self._closed = False
         self._schema_lock = threading.Lock()
-        if _is_async_engine(target):
+        if is_async_engine(target):
             self._async, dialect = target, target.dialect.name
-            _refuse_memory(target.sync_engine)
+            refuse_memory(target.sync_engine)
         elif isinstance(target, sa.Engine):
             self._sync, dialect = target, target.dialect.name
-            _refuse_memory(target)
+            refuse_memory(target)
         elif isinstance(target, str | sa.URL):
-            self._sync, self._async = _engine(target)
+            self._sync, self._async = make_engine(target)
             dialect = sa.make_url(target).get_dialect().name
         else:
             raise StoreError("store must be an SQLAlchemy URL, an Engine or an AsyncEngine")
         if dialect not in ("sqlite", "postgresql"):
             raise StoreError(f"store: {dialect} is not supported; use SQLite or PostgreSQL")
         self.dialect = dialect
-        self._schema_ready = dialect != "sqlite"
+        self._schema_ready = False
 
     @property
     def async_only(self) -> bool:
@@ -103,11 +92,26 @@ class Database:
     def run(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `body(connection, ...)` in one transaction."""
         self.check_sync()
-        assert self._sync is not None
         if not self._schema_ready:
-            self._make_schema_once()
-        with _StoreErrors(), _for(body, self._sync).begin() as connection:
-            return body(connection, *args, **kwargs)
+            self._prepare()
+        with StoreErrors():
+            return self._transact(body, *args, **kwargs)
+
+    def _transact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        assert self._sync is not None
+        engine = _for(body, self._sync)
+        attempt = 1
+        while True:
+            committing = False
+            try:
+                with engine.begin() as connection:
+                    result = _in(connection, body, *args, **kwargs)
+                    committing = True
+                return result
+            except sa.exc.DBAPIError as error:
+                if not _may_repeat(error, attempt, committing=committing):
+                    raise
+            attempt += 1
 
     async def arun(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `body(connection, ...)` in one transaction; a cancellation waits for its end."""
@@ -127,20 +131,40 @@ class Database:
         if self._async is None:
             return await asyncio.to_thread(lambda: self.run(body, *args, **kwargs))
         if not self._schema_ready:
-            await self.acreate_schema()
-        with _StoreErrors():
-            async with _for(body, self._async).begin() as connection:
-                return await connection.run_sync(body, *args, **kwargs)
+            await self._aprepare()
+        with StoreErrors():
+            return await self._atransact(body, *args, **kwargs)
+
+    async def _atransact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        assert self._async is not None
+        engine = _for(body, self._async)
+        attempt = 1
+        while True:
+            committing = False
+            try:
+                async with engine.begin() as connection:
+                    result = await connection.run_sync(_in, body, *args, **kwargs)
+                    committing = True
+                return result
+            except sa.exc.DBAPIError as error:
+                if not _may_repeat(error, attempt, committing=committing):
+                    raise
+            attempt += 1
 
     # -- schema
 
     def create_schema(self) -> None:
-        """Make the tables that are missing. Idempotent, and safe when several processes start at once."""
+        """Make the tables of a new database. Idempotent, and safe when several processes start at once.
+
+        Raises:
+            StoreError: the tables are those of another version.
+        """
         self.check_sync()
-        assert self._sync is not None
-        with _StoreErrors(), self._sync.begin() as connection:
-            _create_tables(connection)
-        self._schema_ready = True
+        with StoreErrors():
+            self._schema_ready = self._knows(self._transact(version_of))
+            if not self._schema_ready:
+                self._transact(create_tables)
+                self._schema_ready = True
 
     async def acreate_schema(self) -> None:
         """`create_schema` for coroutines."""
@@ -148,15 +172,37 @@ class Database:
         if self._async is None:
             await asyncio.to_thread(self.create_schema)
             return
-        with _StoreErrors():
-            async with self._async.begin() as connection:
-                await connection.run_sync(_create_tables)
-        self._schema_ready = True
-
-    def _make_schema_once(self) -> None:
-        with self._schema_lock:
+        with StoreErrors():
+            self._schema_ready = self._knows(await self._atransact(version_of))
             if not self._schema_ready:
+                await self._atransact(create_tables)
+                self._schema_ready = True
+
+    def _prepare(self) -> None:
+        """Once, at first use: another version's tables are not touched. SQLite, a file of its own, makes missing ones."""
+        with self._schema_lock:
+            if self._schema_ready:
+                return
+            if self.dialect == "sqlite":
                 self.create_schema()
+                return
+            with StoreErrors():
+                self._schema_ready = self._knows(self._transact(version_of), required=True)
+
+    async def _aprepare(self) -> None:
+        if self.dialect == "sqlite":
+            await self.acreate_schema()
+            return
+        with StoreErrors():
+            self._schema_ready = self._knows(await self._atransact(version_of), required=True)
+
+    @staticmethod
+    def _knows(version: str | None, *, required: bool = False) -> bool:
+        if version is None and required:
+            raise StoreError("the pause store failed: there are no tables; call create_schema() once")
+        if version is not None:
+            check_version(version)
+        return version is not None
 
     # -- closing
 
@@ -183,144 +229,24 @@ class Database:
         return f"Database({self.target!r})"
 
 
-def _is_async_engine(target: object) -> TypeGuard[AsyncEngine]:
-    module = sys.modules.get("sqlalchemy.ext.asyncio")  # whoever has such an engine has imported it
-    return module is not None and isinstance(target, module.AsyncEngine)
-
-
 def _for(body: Callable[..., Any], engine: E) -> E:
-    return engine.execution_options(**{_READS: True}) if getattr(body, "reads", False) else engine
+    return engine.execution_options(**{READS: True}) if getattr(body, "reads", False) else engine
 
 
-def _create_tables(connection: sa.Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
-        metadata.create_all(connection)
-        return
-    for table in metadata.sorted_tables:  # IF NOT EXISTS: an application's engine takes no lock before it looks
-        connection.execute(CreateTable(table, if_not_exists=True))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            connection.execute(CreateIndex(index, if_not_exists=True))
-
-
-def _engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]:
+def _in(connection: sa.Connection, body: Transaction[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     try:
-        url = sa.make_url(target)
-        dialect = url.get_dialect()
-    except (ImportError, sa.exc.NoSuchModuleError):
-        problem = "there is no such database or driver; use postgresql+psycopg or sqlite"
-        raise StoreError(f"store: {problem}") from None
-    except sa.exc.ArgumentError:
-        raise StoreError(
-            "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
-        ) from None
-    if dialect.name not in _REMEDIES:
-        raise StoreError(f"store: {dialect.name} is not supported; use SQLite or PostgreSQL")
-    if dialect.name == "sqlite" and _is_in_memory(url):
-        raise StoreError(
-            "store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db"
-        )
-    options: dict[str, Any] = {"hide_parameters": True}
-    try:
-        if dialect.is_async:
-            from sqlalchemy.ext.asyncio import create_async_engine
-
-            engine = create_async_engine(url, **options)
-            if dialect.name == "sqlite":
-                _tune_sqlite(engine.sync_engine)
-            else:
-                _tune_postgres(engine.sync_engine)
-            return None, engine
-        sync = sa.create_engine(url, **options)
-    except ImportError as error:
-        missing = error.name or ("greenlet" if "greenlet" in str(error) else "import failed")
-        remedy = _REMEDIES[dialect.name]
-        if missing == "greenlet":
-            remedy = f"pip install 'symfonic-interrupts[async]', or {remedy}"
-        raise StoreError(f"store: the driver of {url.drivername} is not installed ({missing}); {remedy}") from None
-    if dialect.name == "sqlite":
-        _tune_sqlite(sync)
-    else:
-        _tune_postgres(sync)
-    return sync, None
+        return body(connection, *args, **kwargs)
+    except sa.exc.DBAPIError as error:
+        if is_stale(error):
+            connection.invalidate(error)
+        raise
 
 
-def _tune_sqlite(engine: sa.Engine) -> None:
-    """Durable, and fair between processes: WAL, full sync, a wait for locks, and write locks taken at the start."""
+def _may_repeat(error: sa.exc.DBAPIError, attempt: int, *, committing: bool) -> bool:
+    """Whether a transaction may be run again: its connection was lost before COMMIT was sent, so it left nothing behind.
 
-    @event.listens_for(engine, "connect")
-    def on_connect(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where sqlite3 guesses
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
-        _switch_to_wal(cursor)
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: sa.Connection) -> None:
-        only_reads = connection.get_execution_options().get(_READS, False)
-        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
-
-
-def _switch_to_wal(cursor: Any) -> None:
-    # SQLite does not wait its busy timeout for this one statement where several processes open a new file at once
-    give_up = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(0.01)
-
-
-def _tune_postgres(engine: sa.Engine) -> None:
-    """A worker that stands still inside a transaction must not hold up the others for ever."""
-
-    @event.listens_for(engine, "connect")
-    def on_connect(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        cursor.execute("SET lock_timeout = '30s'")
-        cursor.close()
-        connection.commit()
-
-
-def _is_in_memory(url: sa.URL) -> bool:
-    name = url.database or ""
-    return name in ("", ":memory:") or name.startswith("file::memory:") or url.query.get("mode") == "memory"
-
-
-def _refuse_memory(engine: sa.Engine) -> None:
-    shared = isinstance(engine.pool, StaticPool | SingletonThreadPool)
-    if engine.dialect.name == "sqlite" and (shared or _is_in_memory(engine.url)):
-        raise StoreError(
-            "store: this SQLite engine is in memory or shares one connection; use a file and the default pool"
-        )
-
-
-class _StoreErrors:
-    """Turns SQLAlchemy's errors into `StoreError`, without statement, parameters or the driver's details of a row."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, sa.exc.SQLAlchemyError):
-            return
-        if isinstance(error, sa.exc.DBAPIError):
-            retryable = error.connection_invalidated or isinstance(error, sa.exc.OperationalError)
-            if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
-                detail = str(error.orig).strip().split("\n")[0]
-            else:
-                detail = type(error.orig).__name__
-        else:
-            retryable, detail = isinstance(error, sa.exc.TimeoutError), type(error).__name__
-        if "no such table" in detail or "UndefinedTable" in detail:
-            retryable, detail = False, "there are no tables; call create_schema() once"
-        failure = StoreError(f"the pause store failed: {detail}", retryable=retryable)
-        try:
-            raise failure
-        finally:
-            failure.__context__ = None  # the driver's error has values, and the connection's password
+    Pooled connections die while they are idle when the server restarts. To find that out by a ping before each transaction
+    would cost each of them a round trip, and the server may still go away right after it.
+    """
+    lost = error.connection_invalidated or is_stale(error)
+    return lost and not committing and attempt < ATTEMPTS

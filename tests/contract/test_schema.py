@@ -15,7 +15,13 @@ from symfonic_interrupts.store.database import Database
 from tests.contract.stores import Store, pause_row
 from tests.contract.workers import run_workers
 
-TABLES = {"interrupt_consumed_tokens", "interrupt_events", "interrupt_pauses", "interrupt_thread_leases"}
+TABLES = {
+    "interrupt_alembic_version",
+    "interrupt_consumed_tokens",
+    "interrupt_events",
+    "interrupt_pauses",
+    "interrupt_thread_leases",
+}
 LIST_TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
     "postgresql": "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()",

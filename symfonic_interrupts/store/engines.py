@@ -1,0 +1,147 @@
+"""Engines made from URLs, and set up: SQLite that is durable and waits for locks, PostgreSQL that does not wait for ever.
+
+An engine of the application's own is looked at and refused where it cannot work; its settings are never changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.pool import SingletonThreadPool, StaticPool
+
+from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.store.failures import is_stale
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine  # needs greenlet, which comes with the extra `async`
+
+BUSY_SECONDS = 30
+"""How long a transaction waits for another process's lock on the SQLite file."""
+
+READS = "symfonic_reads"
+"""The execution option of a transaction that only reads."""
+
+_REMEDIES = {
+    "postgresql": "use postgresql+psycopg://..., with pip install 'symfonic-interrupts[postgres]'",
+    "sqlite": "use sqlite:///..., which serves async calls as well",
+}
+
+
+def is_async_engine(target: object) -> TypeGuard[AsyncEngine]:
+    """Whether it is an `AsyncEngine`, without importing what makes them."""
+    module = sys.modules.get("sqlalchemy.ext.asyncio")  # whoever has such an engine has imported it
+    return module is not None and isinstance(target, module.AsyncEngine)
+
+
+def make_engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]:
+    """An engine for the URL, sync or async as its driver is.
+
+    Raises:
+        StoreError: no URL, another database, SQLite in memory, or a driver that is not installed.
+    """
+    try:
+        url = sa.make_url(target)
+        dialect = url.get_dialect()
+    except (ImportError, sa.exc.NoSuchModuleError):
+        problem = "there is no such database or driver; use postgresql+psycopg or sqlite"
+        raise StoreError(f"store: {problem}") from None
+    except (sa.exc.ArgumentError, ValueError):  # a port that is no number is a ValueError
+        raise StoreError(
+            "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
+        ) from None
+    if dialect.name not in _REMEDIES:
+        raise StoreError(f"store: {dialect.name} is not supported; use SQLite or PostgreSQL")
+    if dialect.name == "sqlite" and _is_in_memory(url):
+        raise StoreError(
+            "store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db"
+        )
+    options: dict[str, Any] = {"hide_parameters": True}
+    try:
+        if dialect.is_async:
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            engine = create_async_engine(url, **options)
+            _tune(engine.sync_engine)
+            return None, engine
+        sync = sa.create_engine(url, **options)
+    except ImportError as error:
+        missing = error.name or ("greenlet" if "greenlet" in str(error) else "import failed")
+        remedy = _REMEDIES[dialect.name]
+        if missing == "greenlet":
+            remedy = f"pip install 'symfonic-interrupts[async]', or {remedy}"
+        raise StoreError(f"store: the driver of {url.drivername} is not installed ({missing}); {remedy}") from None
+    _tune(sync)
+    return sync, None
+
+
+def refuse_memory(engine: sa.Engine) -> None:
+    """Raise StoreError for an application's engine over SQLite in memory, or with one connection for all."""
+    shared = isinstance(engine.pool, StaticPool | SingletonThreadPool)
+    if engine.dialect.name == "sqlite" and (shared or _is_in_memory(engine.url)):
+        raise StoreError(
+            "store: this SQLite engine is in memory or shares one connection; use a file and the default pool"
+        )
+
+
+def _is_in_memory(url: sa.URL) -> bool:
+    name = url.database or ""
+    return name in ("", ":memory:") or name.startswith("file::memory:") or url.query.get("mode") == "memory"
+
+
+def _tune(engine: sa.Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine)
+    else:
+        _tune_postgres(engine)
+
+    @event.listens_for(engine, "handle_error")
+    def on_error(context: Any) -> None:
+        if context.sqlalchemy_exception is not None and is_stale(context.sqlalchemy_exception):
+            context.is_disconnect = True
+
+
+def _tune_sqlite(engine: sa.Engine) -> None:
+    """Durable, and fair between processes: WAL, full sync, a wait for locks, and write locks taken at the start."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where sqlite3 guesses
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+        _switch_to_wal(cursor)
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        only_reads = connection.get_execution_options().get(READS, False)
+        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    # SQLite does not wait its busy timeout for this one statement where several processes open a new file at once
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _tune_postgres(engine: sa.Engine) -> None:
+    """A worker that stands still inside a transaction must not hold up the others for ever."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("SET lock_timeout = '30s'")
+        cursor.close()
+        connection.commit()
