@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-E = TypeVar("E", "sa.Engine", "AsyncEngine")
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 
 ATTEMPTS = 2
@@ -66,6 +65,8 @@ class Database:
         if dialect not in ("sqlite", "postgresql"):
             raise StoreError(f"store: {dialect} is not supported; use SQLite or PostgreSQL")
         self.dialect = dialect
+        self._sync_reader = self._sync and self._sync.execution_options(**{READS: True})
+        self._async_reader = self._async and self._async.execution_options(**{READS: True})
         self._schema_ready = False
 
     @property
@@ -98,8 +99,8 @@ class Database:
             return self._transact(body, *args, **kwargs)
 
     def _transact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        assert self._sync is not None
-        engine = _for(body, self._sync)
+        engine = self._sync_reader if getattr(body, "reads", False) else self._sync
+        assert engine is not None
         attempt = 1
         while True:
             committing = False
@@ -136,8 +137,8 @@ class Database:
             return await self._atransact(body, *args, **kwargs)
 
     async def _atransact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        assert self._async is not None
-        engine = _for(body, self._async)
+        engine = self._async_reader if getattr(body, "reads", False) else self._async
+        assert engine is not None
         attempt = 1
         while True:
             committing = False
@@ -227,10 +228,6 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.target!r})"
-
-
-def _for(body: Callable[..., Any], engine: E) -> E:
-    return engine.execution_options(**{READS: True}) if getattr(body, "reads", False) else engine
 
 
 def _in(connection: sa.Connection, body: Transaction[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

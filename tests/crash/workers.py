@@ -143,7 +143,10 @@ def stop() -> None:
 
 
 def stopping(kind: Any, where: str) -> Any:
-    """A saver that stops before it stores a question, before it stores an answer, or after that and before the checkpoint."""
+    """A saver that stops before it stores a question, before it stores an answer, or after that and before the checkpoint.
+
+    Or, where it is to stop `overtaken`, when it has stored the checkpoint before the answer that led to it.
+    """
 
     class Stopping(kind):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -154,6 +157,9 @@ def stopping(kind: Any, where: str) -> Any:
             channels = {channel for channel, _ in writes}
             if (where == "question" and INTERRUPT in channels) or (where == "answer" and RESUME in channels):
                 stop()
+            if where == "overtaken" and RESUME in channels:
+                self.answer_stored.set()  # it is about to be
+                sys.stdin.read()
             super().put_writes(config, writes, task_id, task_path)
             if RESUME in channels:
                 self.answer_stored.set()
@@ -164,6 +170,10 @@ def stopping(kind: Any, where: str) -> Any:
                 stop()
             if where == "answer":
                 sys.stdin.read()
+            if where == "overtaken":
+                assert self.answer_stored.wait(SECONDS)
+                super().put(*args)
+                stop()
             return super().put(*args)
 
     return Stopping
