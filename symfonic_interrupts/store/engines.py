@@ -120,11 +120,7 @@ def _tune_sqlite(engine: sa.Engine) -> None:
     @event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:
         only_reads = connection.get_execution_options().get(READS, False)
-        cursor = (
-            connection.connection.cursor()
-        )  # the driver's: a statement of SQLAlchemy's costs more than what it begins
-        cursor.execute("BEGIN" if only_reads else "BEGIN IMMEDIATE")
-        cursor.close()
+        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
 
 def _switch_to_wal(cursor: Any) -> None:
