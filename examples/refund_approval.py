@@ -4,6 +4,8 @@ What it shows: a small refund is paid at once, a large one pauses; another proce
 token, and finishes the run; the same token is refused the second time; a question that nobody answers gets its default
 answer from the janitor, on a clock that is set by hand.
 
+What it needs: `langgraph-checkpoint-sqlite` beside the library; `make demo` installs it.
+
 How to run: `make demo`, or `python examples/refund_approval.py [--answer yes|no]`. At a terminal it asks you; elsewhere the
 answer is yes unless `--answer` says no. It works in a temporary directory and removes it.
 

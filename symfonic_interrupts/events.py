@@ -158,7 +158,8 @@ class RecordedEvent(BaseModel):
         type: `interrupt`, `interrupt_resolved`, `interrupt_expired`, their `ask_user_...` kin, or `interrupt_` with
             `superseded`, `unused`, `revoked`, `reissued`, `refused`, `cross_scope`, `swallowed`.
         scope: whose pause it is.
-        body: what is recorded of it, as JSON data: for the six events, their fields without the token.
+        body: what is recorded of it, as JSON data: for the six events their fields without the token, for an answer also its
+            `actor`. An answer is recorded when it is stored, before a node has used it.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -253,7 +253,10 @@ class Registry(Mapping[str, InterruptRegistration]):
             )
         for other in self._by_name.values():
             if other.name != registration.name and (twice := set(other.nodes) & set(registration.nodes)):
-                raise RegistrationError(f"{registration.name}: node {min(twice)!r} is covered by {other.name} already")
+                raise RegistrationError(
+                    f"{registration.name}: node {min(twice)!r} is covered by {other.name} already; where two graphs have a"
+                    ' node of that name, write "graph/node"'
+                )
         self._by_name[registration.name] = registration
         return registration
 

@@ -13,7 +13,7 @@ What it prints: the server's own lines. http://127.0.0.1:8000/docs shows the rou
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -117,7 +117,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
     parser.add_argument("--data", type=Path, default=Path(), help="where its files are kept")
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.port, arguments.data))
+    arguments.data.mkdir(parents=True, exist_ok=True)
+    with suppress(KeyboardInterrupt):  # uvicorn has ended in good order by then
+        asyncio.run(serve(arguments.port, arguments.data))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`recover`, `sweep`, `worker` and `purge`: what runs without a person waiting for it.
+"""`deliver`, `recover`, `sweep`, `worker` and `purge`: what runs without a person waiting for it.
 
 They say what is left undone by their exit code. A worker that is told to end finishes its round first.
 """
@@ -19,8 +19,9 @@ from symfonic_interrupts.cli.database import open_store
 from symfonic_interrupts.cli.ends import INTERRUPTED, Undone, ending
 from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import AsJson, Graph, Store, duration, interval
-from symfonic_interrupts.cli.reports import delivery_data, sweep_data
+from symfonic_interrupts.cli.reports import delivery_data, failure, sweep_data
 from symfonic_interrupts.cli.signals import Signals
+from symfonic_interrupts.errors import InterruptError
 
 
 @ending
@@ -32,13 +33,37 @@ def recover(
     """Deliver stored answers, and finish what a crash left unfinished."""
     with opened(graph) as calls, output.progress("recovering"):
         found = [delivery_data(delivery) for delivery in calls(calls.adapter, "recover", limit)]
+        failed = calls(calls.adapter, "failed")
     if as_json:
         output.document(found)
     else:
         _show_deliveries(found)
         if not found:
             output.say("nothing was left unfinished")
+    for thread_id in failed:
+        output.say(f"the node of {output.printable(thread_id)} raised after its answer: `deliver` tries it again")
     _judge(found)
+
+
+@ending
+def deliver(
+    thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id, as in `pending`.")],
+    graph: Graph = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a thread with its stored answers, also where a node raised after its answer, which `recover` leaves alone."""
+    with opened(graph) as calls, output.progress(f"running thread {output.printable(thread_id)}"):
+        try:
+            done = delivery_data(calls(calls.adapter, "deliver", thread_id))
+        except InterruptError:
+            raise
+        except Exception as error:  # the graph's own
+            done = {"thread_id": thread_id, "applied": [], "unused": [], "open": [], "error": failure(error)}
+    if as_json:
+        output.document(done)
+    else:
+        _show_deliveries([done])
+    _judge([done])
 
 
 @ending

@@ -164,4 +164,7 @@ def _saver(calls: Calls) -> str:
 
 def _pauses(calls: Calls) -> str:
     calls(calls.adapter, "pending", scope=FrameworkTenantScope(NOBODY), limit=1)
+    failed = calls(calls.adapter, "failed")
+    if failed:
+        return f"the graph's own store answers; {len(failed)} threads whose node raised wait for `deliver`"
     return "the graph's own store answers"

@@ -104,7 +104,7 @@ def check(
     missing = [row["kid"] for row in found if row["role"] == "missing"]
     if missing:
         output.say(
-            f"{len(missing)} keys in use are not in the ring; their pauses can neither be answered nor delivered"
+            f"not in the ring, but needed: {len(missing)} of the keys; their pauses can neither be answered nor delivered"
             " until they are back"
         )
         raise Unsound

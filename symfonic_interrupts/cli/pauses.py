@@ -226,13 +226,14 @@ def _delivered(calls: Calls, thread_id: str) -> dict[str, Any]:
 
 def _judge(interrupt_id: str, delivered: dict[str, Any] | None) -> None:
     if delivered is None:
-        output.say("it is stored; a worker runs the graph with it, or `symfonic-interrupts recover`")
+        output.say("it is stored; a worker, `recover` or `deliver` runs the graph with it")
         return
     if delivered["error"] is not None:
-        raise Undone(f"the answer is stored, but the graph did not go on: {delivered['error']['message']}")
+        told = delivered["error"]["message"]
+        raise Undone(f"the answer is stored, but the graph did not go on: {told}; `deliver` tries it again")
     if interrupt_id in delivered["unused"]:
         raise Undone("the answer is stored, but the graph finished without using it")
-    output.say("the graph went on" + ("; it asks again: " + ", ".join(delivered["open"]) if delivered["open"] else ""))
+    output.say("the graph went on" + ("; it asks: " + ", ".join(delivered["open"]) if delivered["open"] else ""))
 
 
 def _fields(view: PauseView) -> list[tuple[str, object]]:

@@ -189,7 +189,8 @@ def register_hitl(
         name: the point's name.
         tools: the agent's tools. In `per_call` mode an edit's arguments are checked with the tool's own schema, and a tool that
             is not here cannot be edited: LangGraph would refuse wrong arguments, when the token is spent.
-        nodes: where the agent asks, if it is not the graph itself: `("agent:tools",)` for an agent that is the node `agent`.
+        nodes: where the agent asks, if it is not the graph itself: for an agent that is the node `agent`
+            `("agent:HumanInTheLoopMiddleware.after_model",)`, in `per_call` mode `("agent:tools",)`.
         registration: further arguments of `register_interrupt`, such as `ttl` or, in `per_call` mode, `on_expire`.
 
     Raises:

@@ -127,7 +127,7 @@ class Janitor:
         def describe(at: datetime) -> list[Event]:
             told.append(expiry_event(row, at))
             records = [expiry_record(told[-1])]
-            return records if text is None else [*records, answer_record(row, text, at, defaulted=True)]
+            return records if text is None else [*records, answer_record(row, text, at, actor=None, defaulted=True)]
 
         at: Any = yield transact(self._engine.operations.expire, row, claim, describe)
         if at is None:

@@ -78,6 +78,14 @@ def list_events(
     return [_recorded(row) for row in rows]
 
 
+def list_failed(engine: Engine, graph: str, limit: int) -> Steps[list[str]]:
+    """Threads that only an explicit delivery goes on with. See `ResumeAdapter.failed`."""
+    engine.database.check_open()
+    most = _checked(limit, "deliver some of them first")
+    found: list[str] = yield transact(engine.operations.list_failed, graph, most=most)
+    return found
+
+
 def event_cursor(engine: Engine) -> Steps[str]:
     """The cursor of now. See `ResumeAdapter.event_cursor`."""
     engine.database.check_open()

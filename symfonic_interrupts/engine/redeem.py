@@ -61,7 +61,7 @@ class Offer:
 
     def describe(self, at: datetime) -> list[Event]:
         """The event rows of the answer."""
-        events = [answer_record(self.row, self.text, at, defaulted=False)]
+        events = [answer_record(self.row, self.text, at, actor=self.claim.actor, defaulted=False)]
         return events if self.told is None else [*events, ("interrupt_cross_scope", self.told)]
 
 

@@ -185,11 +185,12 @@ def answer_event(
     return InterruptResolvedEvent(name=name, response=json.loads(response), time_to_resolve_seconds=seconds, **common)
 
 
-def answer_record(row: PauseRow, response: str, at: datetime, *, defaulted: bool) -> Event:
-    """The event row of an accepted answer."""
+def answer_record(row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
+    """The event row of an accepted answer: the event, and who answered."""
     seconds = max(0.0, (at - row["created_at"]).total_seconds())
     where = {key: row[key] for key in ("interrupt_id", "thread_id", "run_id", "payload")}
-    return _record(answer_event(row["name"], response, seconds=seconds, defaulted=defaulted, **where))
+    kind, body = _record(answer_event(row["name"], response, seconds=seconds, defaulted=defaulted, **where))
+    return kind, {**body, "actor": actor}
 
 
 def used_answer_event(answer: Answer, question: Question | None, run_id: str | None) -> AnswerEvent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.listing import event_cursor, list_events, list_pending, view_pause
+from symfonic_interrupts.engine.listing import event_cursor, list_events, list_failed, list_pending, view_pause
 from symfonic_interrupts.engine.redeem import Redeemer
 from symfonic_interrupts.engine.steps import Tools, aperform, perform
 from symfonic_interrupts.engine.views import PauseView
@@ -166,6 +166,20 @@ class Viewer:
             limit=limit,
         )
         return await aperform(steps, self._tools)
+
+    def failed(self, *, limit: int = 100) -> list[str]:
+        """Threads, of all scopes, whose node raised after it had taken its answer. The answer stays stored; `recover` leaves
+        such a thread alone, and `deliver(thread_id)` tries it again.
+
+        Raises:
+            StoreError
+            ValueError: a limit that is not 1 to 1,000.
+        """
+        return perform(list_failed(self._engine, self.graph_name, limit), self._tools)
+
+    async def afailed(self, *, limit: int = 100) -> list[str]:
+        """`failed` for coroutines."""
+        return await aperform(list_failed(self._engine, self.graph_name, limit), self._tools)
 
     def event_cursor(self) -> str:
         """The cursor of now: `events(after=...)` begins with what is recorded from here on.

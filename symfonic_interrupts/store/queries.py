@@ -131,6 +131,12 @@ class Queries(Transactions):
         return [dict(row) for row in connection.execute(sql.due, asked).mappings()]
 
     @reads
+    def list_failed(self, connection: sa.Connection, graph: str, *, most: int) -> list[str]:
+        """Threads whose nodes have taken an answer and then failed, and that nobody drives."""
+        sql, _ = self._sql(connection)
+        return list(connection.execute(sql.failed_threads, {"graph": graph, "most": most}).scalars())
+
+    @reads
     def list_unfinished(
         self, connection: sa.Connection, graph: str, *, created_before: datetime, most: int
     ) -> tuple[list[str], list[str], list[PauseRow]]:

@@ -225,6 +225,14 @@ class Statements:
             .group_by(_P.thread_id)
             .order_by(sa.func.min(_P.id))
         )
+        leased = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id)
+        self.failed_threads = (
+            sa.select(_P.thread_id)
+            .where(_P.graph == bindparam("graph"), _P.state == "answered", _P.used_at.is_not(None), ~leased)
+            .group_by(_P.thread_id)
+            .order_by(sa.func.min(_P.id))
+            .limit(bindparam("most"))
+        )
         self.lapsed_threads = (
             sa.select(_L.thread_id).where(_L.graph == bindparam("graph"), _L.expires_at <= now).order_by(_L.expires_at)
         )

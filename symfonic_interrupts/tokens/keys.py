@@ -52,9 +52,10 @@ class KeyRing:
         self._active = tuple(self._admit(key, f"keys[{place}]") for place, key in enumerate(keys))
         self._retired = tuple(self._admit(key, f"retired[{place}]") for place, key in enumerate(retired))
 
-    def _admit(self, key: bytes, place: str) -> str:
+    def _admit(self, key: object, place: str) -> str:
         if not isinstance(key, bytes | bytearray):
-            raise KeyRingError(f"{place} must be bytes, not {type(key).__name__}")
+            text = "; text is for KeyRing.from_text or from_env" if isinstance(key, str) else ""
+            raise KeyRingError(f"{place} must be bytes, not {type(key).__name__}{text}")
         if len(key) < MIN_KEY_BYTES:
             raise KeyRingError(f"{place} has {len(key)} bytes; at least {MIN_KEY_BYTES} are needed")
         kid = hashlib.sha256(b"symfonic-interrupts key id\x00" + key).hexdigest()[:16]
@@ -133,15 +134,14 @@ class KeyRing:
 
     @classmethod
     def from_env(cls, name: str, *, retired: str | None = None) -> KeyRing:
-        """A ring from the environment variable `name`; `retired` names another one with retired keys.
+        """A ring from the environment variable `name`; `retired` names another one with retired keys, if there are any.
 
         Raises:
             KeyRingError: the variable is not set, or holds no usable keys.
         """
-        for variable in (name, retired):
-            if variable is not None and not os.environ.get(variable, "").strip():
-                raise KeyRingError(f"{variable} is not set; put base64url keys there (KeyRing.generate() makes one)")
-        return cls.from_text(os.environ[name], retired=os.environ[retired] if retired else "", source=name)
+        if not os.environ.get(name, "").strip():
+            raise KeyRingError(f"{name} is not set; put base64url keys there (KeyRing.generate() makes one)")
+        return cls.from_text(os.environ[name], retired=os.environ.get(retired, "") if retired else "", source=name)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> KeyRing:
@@ -185,7 +185,10 @@ class KeyRing:
                 finally:
                     fresh.unlink()
             except OSError as error:
-                raise KeyRingError(f"key file {file.name} cannot be made: {type(error).__name__}") from None
+                problem = (
+                    "its directory does not exist" if isinstance(error, FileNotFoundError) else type(error).__name__
+                )
+                raise KeyRingError(f"key file {file.name} cannot be made: {problem}") from None
         return cls.from_file(file)
 
 

@@ -235,7 +235,22 @@ def test_recover_delivers_and_says_what_is_left_undone(any_shop: Shop) -> None:
 
     assert {delivery["thread_id"]: delivery["applied"] for delivery in found} == {"t1": [good], "t2": []}
     assert any_shop.result("t1") == "paid"
-    assert any_shop.json("recover", "--json") == []
+    again = any_shop.run("recover")
+    assert (again.returncode, again.stdout.strip()) == (0, "")
+    assert "`deliver` tries it again" in again.stderr  # it raised after its answer, so recover leaves it alone
+    assert any_shop.json("deliver", "t2", "--json", code=4)["error"]["type"] == "RuntimeError"
+
+
+def test_deliver_runs_one_thread_with_its_stored_answer(shop: Shop) -> None:
+    interrupt_id = shop.ask(thread="t1")
+    shop.json("answer", interrupt_id, "--json", '{"approved": true}')
+
+    done = shop.json("deliver", "t1", "--json")
+
+    assert (done["applied"], done["error"]) == ([interrupt_id], None)
+    assert shop.result("t1") == "paid"
+    missing = shop.run("deliver", "no-such-thread")
+    assert (missing.returncode, missing.stderr.split(":")[0]) == (3, "checkpoint_missing")
 
 
 def test_recover_can_be_limited(shop: Shop) -> None:
@@ -486,6 +501,7 @@ def test_every_command_has_help_and_the_exit_codes_are_in_it(shop: Shop) -> None
         "show",
         "answer",
         "events",
+        "deliver",
         "recover",
         "sweep",
         "worker",

@@ -106,12 +106,13 @@ def test_the_blocks_run_in_their_order(readme: dict[str, Any]) -> None:
 
     assert printed[2] == "Post"
     assert printed[3].startswith("paid ('i-")
-    assert printed[4] == "(403, {'code': 'scope_mismatch'})"
-    assert printed[5].startswith("(422, {'code': 'response_invalid', 'message': ")
-    assert printed[6] == "200"
-    assert printed[7] == "paid"
-    assert printed[8].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
-    assert printed[9:] == ["[{'approved': True}]", "['interrupt_resolved']", "403 scope_mismatch", "paid", "paid"]
+    assert printed[4] == "['paid', 'paid'] []"
+    assert printed[5] == "(403, {'code': 'scope_mismatch'})"
+    assert printed[6].startswith("(422, {'code': 'response_invalid', 'message': ")
+    assert printed[7] == "200"
+    assert printed[8] == "paid"
+    assert printed[9].startswith("refund_approval {'amount': 60, 'order': 'A-20'} ")
+    assert printed[10:] == ["[{'approved': True}]", "['interrupt_resolved']", "403 scope_mismatch", "paid", "paid"]
     assert not any(TOKEN.search(line) for line in printed)
 
 

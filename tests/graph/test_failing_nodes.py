@@ -632,3 +632,22 @@ async def test_a_call_that_outlived_its_pass_and_asked_for_something_else_is_no_
         assert result["log"] == ["yes"]
         assert bench.rows(SWALLOWED) == []
         assert bench.states() == ["applied"]
+
+
+async def test_a_thread_whose_node_failed_after_its_answer_is_listed_until_a_delivery_finishes_it(bench: Bench) -> None:
+    ledger = Ledger(node=1)
+    graph, adapter = bench.compile(alone(asking(bench.refunds(), ledger)))
+    (event,) = await ask(bench, graph, adapter)
+    assert await bench.call(adapter, "failed") == []
+    await answer(bench, adapter, event)
+    assert await bench.call(adapter, "failed") == []  # not tried yet: recover() delivers it
+
+    with pytest.raises(ConnectionError):
+        await bench.call(adapter, "deliver", "t1")
+    assert await bench.call(adapter, "failed") == ["t1"]
+    assert await bench.call(adapter, "recover") == []
+    assert await bench.call(adapter, "failed") == ["t1"]
+
+    await bench.call(adapter, "deliver", "t1")
+    assert await bench.call(adapter, "failed") == []
+    assert ledger.entries == ["node=for node"] * 2

@@ -297,12 +297,16 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch, va
         KeyRing.from_env("SOME_KEYS")
 
 
-def test_a_variable_for_retired_keys_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("value", [None, "", " , "])
+def test_a_variable_for_retired_keys_may_be_unset_or_empty_before_the_first_rotation(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
     monkeypatch.setenv("SOME_KEYS", KEY_TEXT)
     monkeypatch.delenv("SOME_RETIRED", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_RETIRED", value)
 
-    with pytest.raises(KeyRingError, match=r"^SOME_RETIRED is not set"):
-        KeyRing.from_env("SOME_KEYS", retired="SOME_RETIRED")
+    assert len(KeyRing.from_env("SOME_KEYS", retired="SOME_RETIRED").kids) == 1
 
 
 @pytest.mark.parametrize(
