@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-langgraph-min check bench clean
+.PHONY: demo test test-crash test-langgraph-min check bench clean
 
 $(READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ check: $(READY)  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+test-crash: $(READY)  ## processes killed at every step and at any instant, cancelled calls, several workers; LONG=1: the long form; prints counts
+	SYMFONIC_LONG=$(LONG) $(BIN)/python -m pytest -n auto tests/crash
 
 test-langgraph-min:  ## all tests with the oldest LangGraph that is supported, in an environment of its own
 	test -d .venv-min || $(PYTHON) -m venv .venv-min

@@ -62,6 +62,45 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'interrupts.db'}"
 
 
+class GivenOut:
+    """Connections that the pools of this process have given out and not got back, by their pool's record."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, object] = {}
+
+    def checkout(self, _connection: object, record: object, _proxy: object) -> None:
+        self._records[id(record)] = record
+
+    def checkin(self, _connection: object, record: object) -> None:
+        self._records.pop(id(record), None)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def forget(self) -> None:
+        self._records.clear()
+
+
+@pytest.fixture(scope="session")
+def given_out() -> Iterator[GivenOut]:
+    """What all pools have given out."""
+    found = GivenOut()
+    for name in ("checkout", "checkin"):
+        sa.event.listen(sa.Pool, name, getattr(found, name))
+    yield found
+    for name in ("checkout", "checkin"):
+        sa.event.remove(sa.Pool, name, getattr(found, name))
+
+
+@pytest.fixture(autouse=True)
+def no_connection_stays_out(given_out: GivenOut) -> Iterator[None]:
+    """After every test all pools have their connections back."""
+    yield
+    left = len(given_out)
+    given_out.forget()  # the next test is not to blame
+    assert left == 0, f"{left} connections were not given back"
+
+
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 

@@ -6,6 +6,7 @@ task at once, and goes on until the planner has nothing left to do.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -71,11 +72,18 @@ class Deliverer:
             clean = not keeper.failed and not isinstance(error, StoreError | ThreadBusy)
             raise
         finally:
-            yield StopKeeping(keeper)
-            if not progress.over:
-                end = self._engine.operations.end_lease
-                at = (yield from head_id(thread_id)) if clean and progress.ran else None
-                yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
+            at = None
+            try:
+                yield StopKeeping(keeper)
+                if clean and progress.ran and not progress.over:
+                    at = yield from head_id(thread_id)
+            except asyncio.CancelledError:
+                clean = False
+                raise
+            finally:
+                if not progress.over:
+                    end = self._engine.operations.end_lease
+                    yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
             self._engine.failpoint("lease_released")
         return (yield from self._report(thread_id, kwargs, progress))
 

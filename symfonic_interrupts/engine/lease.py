@@ -10,6 +10,8 @@ import concurrent.futures
 import secrets
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -47,12 +49,36 @@ class LeaseKeeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[Any]] = set()
 
     def check(self) -> None:
         """Raise ThreadBusy where another worker may have taken the thread."""
         if time.monotonic() >= self._valid_until:
             self.failed = True
             raise ThreadBusy("this worker lost its hold on the thread; another one finishes it")
+
+    @contextmanager
+    def for_writing(self) -> Iterator[None]:
+        """Around a write of the run.
+
+        Raises:
+            ThreadBusy: another worker may have taken the thread, or the delivery is over.
+        """
+        self.check()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # sync
+            task = None
+        if task is not None:
+            self._writers.add(task)
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            if task is not None:
+                self._writers.discard(task)
 
     @property
     def _pause(self) -> float:
@@ -93,9 +119,13 @@ class LeaseKeeper:
         self._task = asyncio.create_task(self._akeep())
 
     async def astop(self) -> None:
+        # LangGraph leaves the writes of a run behind that is cancelled while it ends: none may come after the next worker's
+        self._valid_until = float("-inf")
+        behind = {*self._writers, *({self._task} if self._task is not None else ())} - {asyncio.current_task()}
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task})
+        if behind:
+            await asyncio.wait(behind)
 
     async def _akeep(self) -> None:
         while True:
@@ -149,6 +179,16 @@ def new_owner() -> str:
     return secrets.token_hex(8)
 
 
+def given_back_if_cancelled(engine: Engine, graph: str, thread_id: str, owner: str, taking: Step) -> Steps[Any]:
+    """Do what takes the thread for this owner. Where that is cancelled, the thread may have been taken all the same."""
+    try:
+        return (yield taking)
+    except asyncio.CancelledError:
+        lease = Lease(graph, thread_id, owner, taken_over=False)
+        yield transact(engine.operations.end_lease, lease, clean=False)
+        raise
+
+
 def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> Steps[Held]:
     """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
 
@@ -160,7 +200,8 @@ def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> S
     pause = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
-        taken: Any = yield transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl)
+        take = transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl)
+        taken: Any = yield from given_back_if_cancelled(engine, graph, thread_id, owner, take)
         if taken is not None:
             lease, rows = taken
             return LeaseKeeper(engine, lease, since + engine.config.lease_ttl.total_seconds()), rows

@@ -69,6 +69,8 @@ class Loader:
         place = found.config["configurable"]
         if place.get("checkpoint_ns", ""):
             return found
+        if not config["configurable"].get("checkpoint_id"):
+            self._engine.executions.was_read((self._graph, str(place["thread_id"])))
         key = (str(place["thread_id"]), place["checkpoint_id"])
         self._puts.ended(key)
         writes = found.pending_writes or ()

@@ -78,6 +78,7 @@ class Execution:
     used: dict[str, Answer] = field(default_factory=dict)
     received: set[str] = field(default_factory=set)
     noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
+    of_before: bool = False  # the thread was read since: another run may have begun, and this one have died
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -199,6 +200,14 @@ class Executions:
             return []
         with self._lock:
             return [e for e in self._by_thread.get(thread, {}).values() if e.info.checkpoint_id >= checkpoint_id]
+
+    def was_read(self, thread: Thread) -> None:
+        """The thread's newest checkpoint was read, as a run does when it begins."""
+        if thread not in self._by_thread:
+            return
+        with self._lock:
+            for execution in self._by_thread.get(thread, {}).values():
+                execution.of_before = True
 
     def below(self, thread: Thread, ns: str, checkpoint_id: str) -> list[Execution]:
         """Executions of a subgraph's steps that lie behind that subgraph's checkpoint of this id."""

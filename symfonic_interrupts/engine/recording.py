@@ -87,7 +87,9 @@ class Recorder:
         lease = lease_of(config)
         if ns := place.get("checkpoint_ns", ""):
             yield from self._note(lease, thread_id, self._engine.executions.below(thread, ns, checkpoint["id"]), {})
-            return (yield CallSaver("put", args))
+            stored = yield CallSaver("put", args)
+            self._engine.failpoint("checkpoint_written")
+            return stored
         over = self._engine.executions.before(thread, checkpoint["id"])
         natives = self.natives.used_before(thread_id, checkpoint["id"])
         used = yield from self._note(lease, thread_id, over, natives)
@@ -102,7 +104,12 @@ class Recorder:
             advance = self._engine.operations.advance
             yield transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
-            yield from self._report_swallowed(config, over)
+            # not of a run that died before this one began: it asked, and did not finish
+            parent = place.get("checkpoint_id") or ""
+            ended = [
+                e for e in over if e.root_checkpoint_id == parent or (e.root_checkpoint_id > parent and not e.of_before)
+            ]
+            yield from self._report_swallowed(config, ended)
         self._engine.executions.drop(over)
         self._announcer.emit(config, names.NULL_TASK_ID, self._announcer.outgoing(thread_id))
         return result
@@ -277,9 +284,5 @@ def _under_lease(config: Config) -> Iterator[None]:
     if lease is None:
         yield
         return
-    lease.check()
-    try:
+    with lease.for_writing():
         yield
-    except BaseException:
-        lease.failed = True
-        raise

@@ -13,7 +13,7 @@ from typing import Any
 
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
-from symfonic_interrupts.engine.lease import Held, LeaseKeeper, new_owner
+from symfonic_interrupts.engine.lease import Held, LeaseKeeper, given_back_if_cancelled, new_owner
 from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
@@ -101,8 +101,10 @@ class Redeemer:
         held: Held | None = None
         if hold:
             since, ttl = time.monotonic(), self._engine.config.lease_ttl
-            body = self._engine.operations.answer_and_hold
-            at, taken = yield transact(body, offer.row, offer.claim, offer.describe, new_owner(), ttl)
+            body, owner = self._engine.operations.answer_and_hold, new_owner()
+            take = transact(body, offer.row, offer.claim, offer.describe, owner, ttl)
+            place = (self._graph, offer.row["thread_id"])
+            at, taken = yield from given_back_if_cancelled(self._engine, *place, owner, take)
             if taken is not None:
                 held = LeaseKeeper(self._engine, taken[0], since + ttl.total_seconds()), taken[1]
         else:

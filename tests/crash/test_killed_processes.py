@@ -75,7 +75,7 @@ def test_a_process_killed_inside_the_body_has_its_node_run_again_with_the_same_a
     [
         ("answer", ["begun:go", "done:go", "begun:go", "done:go", "after"]),  # nothing of the body was stored
         ("checkpoint", ["begun:go", "done:go", "after"]),  # the body's writes were
-        ("overtaken", ["begun:go", "done:go", "after"]),  # the checkpoint after them was stored before them
+        ("overtaken", ["begun:go", "done:go", "after"]),  # or the checkpoint before them, if it can
     ],
 )
 def test_a_process_killed_while_it_stores_the_answered_step_is_finished_by_another(

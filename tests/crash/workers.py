@@ -30,6 +30,7 @@ from tests.harness import ACME, KEY, Decision, Refund
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 45
+LONGEST_TO_OVERTAKE = 3
 SHORT_LEASE = FrameworkConfig(experimental_interrupt=True, default_scope=ACME, lease_ttl=timedelta(seconds=1))
 LONG_LEASE = FrameworkConfig(experimental_interrupt=True, default_scope=ACME)
 
@@ -145,21 +146,23 @@ def stop() -> None:
 def stopping(kind: Any, where: str) -> Any:
     """A saver that stops before it stores a question, before it stores an answer, or after that and before the checkpoint.
 
-    Or, where it is to stop `overtaken`, when it has stored the checkpoint before the answer that led to it.
+    Or, where it is to stop `overtaken`, after the checkpoint and before the answer that led to it, if that can be.
     """
 
     class Stopping(kind):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.answer_stored = threading.Event()
+            self.checkpoint_stored = threading.Event()
 
         def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
             channels = {channel for channel, _ in writes}
             if (where == "question" and INTERRUPT in channels) or (where == "answer" and RESUME in channels):
                 stop()
             if where == "overtaken" and RESUME in channels:
-                self.answer_stored.set()  # it is about to be
-                sys.stdin.read()
+                self.answer_stored.set()  # it is about to be, where the checkpoint waits for it
+                if self.checkpoint_stored.wait(LONGEST_TO_OVERTAKE):
+                    sys.stdin.read()
             super().put_writes(config, writes, task_id, task_path)
             if RESUME in channels:
                 self.answer_stored.set()
@@ -173,6 +176,7 @@ def stopping(kind: Any, where: str) -> Any:
             if where == "overtaken":
                 assert self.answer_stored.wait(SECONDS)
                 super().put(*args)
+                self.checkpoint_stored.set()
                 stop()
             return super().put(*args)
 

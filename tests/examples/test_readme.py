@@ -260,6 +260,14 @@ def test_the_table_of_errors_is_complete_and_right() -> None:
     assert len(rows) == len(expected)
 
 
+def test_the_page_of_guarantees_names_only_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", page))
+
+    assert len(named) > 20
+    assert sorted(path for path in named if not (ROOT / path).is_file()) == []
+
+
 def test_the_readme_names_only_files_and_targets_that_exist() -> None:
     for path in re.findall(r"`(examples/[\w/.]+)`", README):
         assert (ROOT / path).exists(), path
