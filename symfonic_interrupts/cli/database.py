@@ -19,6 +19,7 @@ from symfonic_interrupts.cli.options import Store
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.store import migrations
+from symfonic_interrupts.store.engines import shown_url
 from symfonic_interrupts.store.schema import metadata, pauses
 from symfonic_interrupts.store.versions import check_version, version_of
 from symfonic_interrupts.tokens.keys import KeyRing
@@ -33,7 +34,7 @@ def upgrade(store: Store = None) -> None:
     url = store_url(store, made=True)
     with output.progress("upgrading"):
         upgrade_schema(url)
-    output.say(f"{url.render_as_string(hide_password=True)} has this version's schema")
+    output.say(f"{shown_url(url)} has this version's schema")
 
 
 def upgrade_schema(url: sa.URL) -> None:

@@ -21,6 +21,7 @@ from symfonic_interrupts.cli.options import KEYS, AsJson, Graph, KeysFile, Retir
 from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.errors import InterruptError, StoreError
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.engines import shown_url
 
 OK, PROBLEM, SKIPPED = "ok", "problem", "skipped"
 NOBODY = "symfonic-interrupts doctor"
@@ -99,7 +100,7 @@ def _store(
         url = store_url(store)
         with looking(url) as connection:
             connection.execute(sa.text("SELECT 1"))
-            seen.note("database", OK, url.render_as_string(hide_password=True))
+            seen.note("database", OK, shown_url(url))
             complete = seen.look("schema", lambda: schema_version(connection))
             seen.look("clock", lambda: _clock(connection))
     except (StoreError, Usage) as error:

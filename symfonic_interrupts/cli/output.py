@@ -127,7 +127,7 @@ def progress(what: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         bar.add_task(what, total=None)
         yield

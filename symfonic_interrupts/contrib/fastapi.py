@@ -149,7 +149,7 @@ def interrupt_router(
         thread_id: OfThread = None,
         include_sub_scopes: SubScopes = False,
     ) -> Response:
-        """Open pauses, newest first. A page may be shorter than `limit` and not the last: go on until `next` is null."""
+        """Open pauses, newest first: go on with `next` until it is null."""
         chosen = {"name": name, "thread_id": thread_id, "include_sub_scopes": include_sub_scopes}
         found = await adapter.apending(scope=who.scope, limit=limit, after=after, **chosen)  # type: ignore[arg-type]
         return _page(found, {"limit": limit, **chosen})
@@ -272,7 +272,6 @@ def interrupt_router(
 
 def _page(found: list[PauseEvent], chosen: dict[str, Any]) -> Response:
     after = found[-1].interrupt_id if found else None
-    # the store leaves out rows that were altered: only an empty page is surely the last
     return _json(
         {"items": found, "next_after": after, "next": None if after is None else _link({**chosen, "after": after})}
     )

@@ -3,6 +3,7 @@ than all else that a lease costs."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from collections.abc import Callable
 class Alarm:
     """Calls functions at their time, unless they are taken back before. The functions must return at once.
 
-    Its thread starts with the first function and ends when none is left.
+    Its thread starts with the first function and ends when none is left. A forked process begins with none.
     """
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
         self._next = float("inf")
@@ -22,10 +24,11 @@ class Alarm:
 
     def set(self, key: object, seconds: float, call: Callable[[], None]) -> None:
         """Have `call()` called in so many seconds."""
+        self._leave_parent()
         due = time.monotonic() + seconds
         with self._changed:
             self._calls[key] = (due, call)
-            if self._thread is None or not self._thread.is_alive():  # the latter in a forked process
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="symfonic-alarm", daemon=True)
                 self._thread.start()
             elif due < self._next:
@@ -33,8 +36,15 @@ class Alarm:
 
     def take_back(self, key: object) -> None:
         """Do not call it any more. When this returns it has been called, or never will be."""
+        self._leave_parent()
         with self._changed:
             self._calls.pop(key, None)
+
+    def _leave_parent(self) -> None:
+        # The parent's calls are the parent's to make: made here, too, they would renew its leases when it is long dead. Its
+        # lock may have been held when this process was forked, by a thread that is not here to let it go.
+        if self._process != os.getpid():
+            Alarm.__init__(self)
 
     def _run(self) -> None:
         with self._changed:

@@ -58,7 +58,8 @@ class Lifecycle:
 
     def _renewed(self, row: PauseRow, ttl: timedelta | None) -> PauseRow:
         engine = self._engine
-        ttl = ttl or engine.registry.named(row["name"]).ttl or engine.config.default_ttl
+        if ttl is None:
+            ttl = engine.registry.named(row["name"]).ttl or engine.config.default_ttl
         if not timedelta(0) < ttl <= engine.config.max_ttl:
             raise RegistrationError(
                 f"ttl must be above zero and at most FrameworkConfig.max_ttl ({engine.config.max_ttl})"

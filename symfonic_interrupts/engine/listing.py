@@ -30,15 +30,20 @@ def list_pending(
 ) -> Steps[list[PauseEvent]]:
     """The open pauses of a scope with freshly minted tokens, newest first. See `ResumeAdapter.pending`."""
     engine.database.check_open()
-    rows = yield transact(
-        engine.operations.list_open,
-        graph=graph,
-        limit=_checked(limit, "the next page begins `after` the last"),
-        thread_id=None if thread_id is None else str(thread_id),  # as LangGraph does
+    asked: dict[str, Any] = {
+        "graph": graph,
+        "limit": _checked(limit, "the next page begins `after` the last"),
+        "thread_id": None if thread_id is None else str(thread_id),  # as LangGraph does
         **_whose(engine, scope, include_sub_scopes),
         **filters,
-    )
-    return open_events(engine, rows)
+    }
+    events: list[PauseEvent] = []
+    while True:  # rows that are left out, because they were altered, hide nothing behind them
+        rows = yield transact(engine.operations.list_open, **asked)
+        events += open_events(engine, rows)
+        if len(rows) < limit or len(events) >= limit:
+            return events[:limit]
+        asked["after"] = rows[-1]["interrupt_id"]
 
 
 def view_pause(engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
-from symfonic_interrupts.store.engines import READS, is_async_engine, make_engine, refuse_memory
+from symfonic_interrupts.store.engines import READS, is_async_engine, make_engine, refuse_memory, shown_url
 from symfonic_interrupts.store.failures import StoreErrors, is_stale
 from symfonic_interrupts.store.versions import check_version, create_tables, version_of
 
@@ -224,7 +224,7 @@ class Database:
         """The database without its password, for messages."""
         engine = self._sync or self._async
         assert engine is not None
-        return engine.url.render_as_string(hide_password=True)
+        return shown_url(engine.url)
 
     def __repr__(self) -> str:
         return f"Database({self.target!r})"

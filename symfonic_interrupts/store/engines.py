@@ -79,6 +79,12 @@ def make_engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | N
     return sync, None
 
 
+def shown_url(url: sa.URL) -> str:
+    """The URL as it may be shown: without a password, which may also stand among the parameters, as libpq allows."""
+    secret = [name for name in url.query if "password" in name.lower()]  # also sslpassword
+    return url.difference_update_query(secret).render_as_string(hide_password=True)
+
+
 def refuse_memory(engine: sa.Engine) -> None:
     """Raise StoreError for an application's engine over SQLite in memory, or with one connection for all."""
     shared = isinstance(engine.pool, StaticPool | SingletonThreadPool)

@@ -6,6 +6,7 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
 
@@ -107,3 +108,22 @@ async def test_a_resolver_finds_the_scope_and_a_delivery_hands_it_on(mode: str, 
                 adapter, "invoke", event.pause_token, {"approved": True, "note": order}, scope=scope
             )
         assert result["log"] == ["first", "second"]
+
+
+async def test_altered_rows_are_left_out_and_hide_nothing_behind_them(bench: Bench) -> None:
+    builder = StateGraph(State).add_node("gate", asking(bench.refunds())).add_edge(START, "gate")
+    graph, adapter = bench.compile(builder)
+    asked = []
+    for n in range(5):
+        found = pauses(await bench.collect(graph, "stream", {"log": []}, thread(f"t{n}"), stream_mode="custom"))
+        asked += [event.interrupt_id for event in found]
+    engine = sa.create_engine(bench.store_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE interrupt_pauses SET payload = '{}' WHERE thread_id IN ('t4', 't3', 't1')")
+    engine.dispose()
+
+    first = await bench.call(adapter, "pending", limit=1)
+    rest = await bench.call(adapter, "pending", limit=1, after=first[0].interrupt_id)
+
+    assert [event.interrupt_id for event in (*first, *rest)] == [asked[2], asked[0]]
+    assert await bench.call(adapter, "pending", limit=1, after=asked[0]) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 from symfonic_interrupts.engine.alarm import Alarm
@@ -66,3 +68,32 @@ def test_1000_functions_set_and_taken_back_by_8_threads_leave_one_thread_and_not
     assert list(alarm._calls) == ["keep"]
     assert not keep.is_set()
     alarm.take_back("keep")
+
+
+def test_a_forked_process_makes_none_of_its_parents_calls_and_its_own_in_time() -> None:
+    """In a process of its own: forking this one, with its threads, would be a test of something else."""
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.splitlines() == ["the child's own"]
+
+
+FORKS = """
+import os, threading, time
+from symfonic_interrupts.engine.alarm import Alarm
+
+alarm, own = Alarm(), threading.Event()
+say = lambda text: os.write(1, text.encode() + b"\\n")
+alarm.set("the parent's", 0.3, lambda: say("the parent's in the child") if os.getpid() != parent else None)
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    alarm.set("own", 0.5, own.set)
+    say("the child's own" if own.wait(20) else "nothing")
+    os._exit(0)
+end = time.monotonic() + 20
+while os.waitpid(child, os.WNOHANG) == (0, 0):
+    if time.monotonic() > end:
+        os.kill(child, 9)
+        end += 60
+    time.sleep(0.01)
+"""
