@@ -134,7 +134,8 @@ class Shop:
         )
 
     def _environment(self, changes: dict[str, str | None]) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SYMFONIC_INTERRUPTS")}
+        ours = ("SYMFONIC_INTERRUPTS", "COLUMNS", "LINES")  # a terminal's size is the terminal's
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         found = {**inherited, "PYTHONWARNINGS": "error", **self.environment, **changes}
         return {name: value for name, value in found.items() if value is not None}
 

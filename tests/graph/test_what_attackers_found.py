@@ -33,12 +33,16 @@ class State(TypedDict):
 async def test_an_answer_that_comes_while_its_task_runs_is_not_asked_for_again(bench: Bench) -> None:
     point = bench.refunds()
     meanwhile: list[Callable[[], Any]] = []
+    armed, accepted = threading.Event(), threading.Event()
 
     @tool
     def refund(order: str) -> str:
         """Refund an order."""
         if order == "A" and meanwhile:
             meanwhile.pop()()
+            accepted.set()
+        elif armed.is_set():
+            accepted.wait(30)  # B and C do not end the pass before the answer has come
         return f"{order}: {point.pause(Refund(order=order, amount=1)).note}"
 
     builder = StateGraph(MessagesState).add_node("tools", ToolNode([refund])).add_edge(START, "tools")
@@ -60,6 +64,7 @@ async def test_an_answer_that_comes_while_its_task_runs_is_not_asked_for_again(b
             asyncio.run_coroutine_threadsafe(adapter.aanswer(asked["C"].pause_token, answers["C"]), loop).result(30)
 
     meanwhile.append(answer_c)
+    armed.set()
     await bench.call(adapter, "invoke", asked["B"].pause_token, answers["B"])
 
     assert [event.payload["order"] for event in await bench.call(adapter, "pending")] == ["A"]
