@@ -150,8 +150,15 @@ def interrupt_router(
         include_sub_scopes: SubScopes = False,
     ) -> Response:
         """Open pauses, newest first: go on with `next` until it is null."""
+        found = await adapter.apending(
+            scope=who.scope,
+            limit=limit,
+            after=after,
+            name=name,
+            thread_id=thread_id,
+            include_sub_scopes=include_sub_scopes,
+        )
         chosen = {"name": name, "thread_id": thread_id, "include_sub_scopes": include_sub_scopes}
-        found = await adapter.apending(scope=who.scope, limit=limit, after=after, **chosen)  # type: ignore[arg-type]
         return _page(found, {"limit": limit, **chosen})
 
     async def show_pause(interrupt_id: InterruptId, who: Identity = caller) -> Response:
