@@ -12,6 +12,8 @@ import hashlib
 import json
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical_json(value: Any) -> str:
     """The canonical JSON text of plain JSON data.
@@ -21,7 +23,7 @@ def canonical_json(value: Any) -> str:
     """
     try:
         _refuse_foreign_names(value)
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _ENCODER.encode(value)
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError("text with a lone surrogate has no UTF-8 form") from None
@@ -31,14 +33,15 @@ def canonical_json(value: Any) -> str:
 
 
 def _refuse_foreign_names(value: Any) -> None:
-    # json.dumps would turn {1: ...} and {None: ...} silently into {"1": ...} and {"null": ...}.
+    # json would turn {1: ...} and {None: ...} silently into {"1": ...} and {"null": ...}.
     if isinstance(value, dict):
-        for name, member in value.items():
-            if not isinstance(name, str):
-                raise ValueError("not JSON data: a member name that is not a string")
-            _refuse_foreign_names(member)
-    elif isinstance(value, list | tuple):
-        for item in value:
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError("not JSON data: a member name that is not a string")
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    for item in value:
+        if isinstance(item, dict | list | tuple):
             _refuse_foreign_names(item)
 
 

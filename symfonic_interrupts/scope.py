@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from symfonic_interrupts.canonical import hash_json
 from symfonic_interrupts.errors import ScopeRequired
@@ -40,7 +41,7 @@ class FrameworkTenantScope:
     @property
     def scope_hash(self) -> str:
         """SHA-256 of the canonical JSON array of the three parts: ("a", "b") and ("ab", None) differ."""
-        return hash_json([self.tenant_id, self.sub_tenant_id, self.namespace])
+        return _hash_of(self.tenant_id, self.sub_tenant_id, self.namespace)
 
     def contains(self, other: FrameworkTenantScope) -> bool:
         """Whether `other` is this scope or one below it: every part that this scope names is the same there."""
@@ -49,3 +50,8 @@ class FrameworkTenantScope:
             and self.sub_tenant_id in (None, other.sub_tenant_id)
             and self.namespace in (None, other.namespace)
         )
+
+
+@lru_cache(maxsize=1024)
+def _hash_of(*parts: str | None) -> str:
+    return hash_json(parts)

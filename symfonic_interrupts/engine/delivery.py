@@ -146,16 +146,15 @@ class Deliverer:
             keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
             progress.output = yield RunGraph(command, config, graph_kwargs)
             self._engine.failpoint("run_ended")
+            conclude = self._engine.operations.conclude
+            place = keeper.reached or at
+            found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
+            progress.rows, progress.over = found.rows, found.over
+            progress.ended.update(found.states)
+            self._engine.failpoint("applied_marked")
+            if progress.over:
+                return
             head = yield checkpoint_at(thread_id)
-            if head is not None:
-                place = head.config["configurable"]["checkpoint_id"]
-                conclude = self._engine.operations.conclude
-                found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
-                progress.rows, progress.over = found.rows, found.over
-                progress.ended.update(found.states)
-                self._engine.failpoint("applied_marked")
-                if progress.over:
-                    return
 
     def _plan(
         self, head: Any, progress: Progress, tried: frozenset[str], *, unfinished: bool, retry_failed: bool

@@ -93,11 +93,11 @@ class Janitor:
         refused: list[str] = []
         unknown: list[str] = []
         defaulted: dict[str, str] = {}
-        above = 0
+        last: PauseRow | None = None
         while True:
-            rows = yield transact(engine.operations.list_due, graph, above=above, most=BATCH)
+            rows = yield transact(engine.operations.list_due, graph, after=last, most=BATCH)
             for row in rows:
-                above = row["id"]
+                last = row
                 if row["name"] not in engine.registry:
                     unknown.append(row["interrupt_id"])
                     continue

@@ -34,6 +34,7 @@ class LeaseKeeper:
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         expected: by task, jtis of the answers that it has or is sent.
+        reached: the id of the newest root checkpoint that the run has stored.
     """
 
     def __init__(self, engine: Engine, lease: Lease, valid_until: float) -> None:
@@ -43,6 +44,7 @@ class LeaseKeeper:
         self.used: set[str] = set()
         self.writing: dict[str, concurrent.futures.Future[bool]] = {}
         self.expected: dict[str, set[str]] = {}
+        self.reached: str | None = None
         self._engine = engine
         self._ttl = engine.config.lease_ttl
         self._valid_until = valid_until

@@ -20,6 +20,7 @@ from langgraph.runtime import ExecutionInfo
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts.events import AnswerEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -76,6 +77,7 @@ class Execution:
     answered: set[str] = field(default_factory=set)
     refused: Exception | None = None
     used: dict[str, Answer] = field(default_factory=dict)
+    told: dict[str, AnswerEvent] = field(default_factory=dict)  # of the answers used, by jti, as far as they were made
     received: set[str] = field(default_factory=set)
     noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
     of_before: bool = False  # the thread was read since: another run may have begun, and this one have died

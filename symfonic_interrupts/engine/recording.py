@@ -95,6 +95,8 @@ class Recorder:
         used = yield from self._note(lease, thread_id, over, natives)
         result = yield CallSaver("put", args)
         self._puts.ended((thread_id, checkpoint["id"]))
+        if lease is not None:
+            lease.reached = checkpoint["id"]
         self._engine.failpoint("checkpoint_written")
         left = self._paused.forget((thread_id, place.get("checkpoint_id")))
         if (left or used or metadata.get("source") == "fork") and lease is None:

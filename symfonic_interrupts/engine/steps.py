@@ -118,10 +118,14 @@ class WaitFor(Step):
     seconds: float
 
     def do(self, tools: Tools) -> bool:
-        done, _ = concurrent.futures.wait([self.signal], timeout=self.seconds)
-        return bool(done) and self.signal.result()
+        try:
+            return self.signal.result(self.seconds)
+        except concurrent.futures.TimeoutError:
+            return False
 
     async def ado(self, tools: Tools) -> bool:
+        if self.signal.done():
+            return self.signal.result()
         done, _ = await asyncio.wait([asyncio.wrap_future(self.signal)], timeout=self.seconds)
         return bool(done) and self.signal.result()
 

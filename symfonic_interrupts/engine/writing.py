@@ -112,8 +112,8 @@ class WritesReader:
     def used_in(self, execution: Execution) -> dict[str, AnswerEvent]:
         """The answers that this execution used, with the events that tell of them."""
         with execution.lock:
-            used = list(execution.used.values())
-        return {
-            a.receipt.jti: used_answer_event(a, execution.asked.get(a.receipt.interrupt_id), execution.info.run_id)
-            for a in used
-        }
+            for jti in execution.used.keys() - execution.told.keys():
+                answer = execution.used[jti]
+                question = execution.asked.get(answer.receipt.interrupt_id)
+                execution.told[jti] = used_answer_event(answer, question, execution.info.run_id)
+            return {jti: execution.told[jti] for jti in execution.used}

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
-from symfonic_interrupts.store.engines import READS, is_async_engine, make_engine, refuse_memory, shown_url
+from symfonic_interrupts.store.engines import is_async_engine, make_engine, refuse_memory, shown_url
 from symfonic_interrupts.store.failures import StoreErrors, is_stale
 from symfonic_interrupts.store.versions import check_version, create_tables, version_of
 
@@ -65,8 +65,10 @@ class Database:
         if dialect not in ("sqlite", "postgresql"):
             raise StoreError(f"store: {dialect} is not supported; use SQLite or PostgreSQL")
         self.dialect = dialect
-        self._sync_reader = self._sync and self._sync.execution_options(**{READS: True})
-        self._async_reader = self._async and self._async.execution_options(**{READS: True})
+        # PostgreSQL: a BEGIN and a COMMIT around one SELECT are two more round trips. SQLite begins where it writes.
+        reading = {"isolation_level": "AUTOCOMMIT"} if dialect == "postgresql" else {}
+        self._sync_reader = self._sync and self._sync.execution_options(**reading)
+        self._async_reader = self._async and self._async.execution_options(**reading)
         self._schema_ready = False
 
     @property

@@ -103,21 +103,20 @@ class Deliveries(Queries):
             used: jtis of answers that nodes used in the run.
         """
         sql, now = self._sql(connection)
-        rows = self.load_thread(connection, lease.graph, lease.thread_id)
-        states = {row["jti"]: row["state"] for row in rows}
-        behind = {row["jti"] for row in rows if row["checkpoint_id"] < checkpoint_id}
-        self._mark(connection, sql, now, set(used) - behind, ())
-        if behind:
-            left = {states[jti] for jti in behind}
-            place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
-            changed = self._settle_older(connection, sql, now, place, used) if "answered" in left else []
-            changed += self._supersede_older(connection, sql, now, place) if "pending" in left else []
-            states.update((row["jti"], row["state"]) for row in changed)
-            rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
+        place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
+        changed = self._settle_older(connection, sql, now, place, used)
+        self._mark(connection, sql, now, set(used) - {row["jti"] for row in changed}, ())
+        ended = connection.execute(sql.end_lease_if_over, lease.parameters()).first()
+        nothing_left = ended is not None and not ended.left
+        rows = [] if nothing_left else self.load_thread(connection, lease.graph, lease.thread_id)
+        if any(row["state"] == "pending" and row["checkpoint_id"] < checkpoint_id for row in rows):
+            changed += self._supersede_older(connection, sql, now, place)
+        states = {row["jti"]: row["state"] for row in (*rows, *changed)}
+        rows = [row for row in rows if states[row["jti"]] in ("answered", "pending")]
         if missing := [jti for jti in seen if jti not in states]:
             states.update(self.states_of(connection, missing))
-        over = not any(row["state"] == "answered" for row in rows)
-        if over:
+        over = ended is not None or not any(row["state"] == "answered" for row in rows)
+        if over and ended is None:  # an answer that was left a moment ago has ended meanwhile
             self.end_lease(connection, lease, clean=True)
         return Conclusion(rows, states, over)
 

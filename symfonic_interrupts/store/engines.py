@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 30
 """How long a transaction waits for another process's lock on the SQLite file."""
 
-READS = "symfonic_reads"
-"""The execution option of a transaction that only reads."""
-
 _REMEDIES = {
     "postgresql": "use postgresql+psycopg://..., with pip install 'symfonic-interrupts[postgres]'",
     "sqlite": "use sqlite:///..., which serves async calls as well",
@@ -112,21 +109,17 @@ def _tune(engine: sa.Engine) -> None:
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:
-    """Durable, and fair between processes: WAL, full sync, a wait for locks, and write locks taken at the start."""
+    """Durable, and fair between processes: WAL, full sync, a wait for locks, and a write lock that is never upgraded to."""
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not where sqlite3 guesses
+        # sqlite3 begins a transaction, with the write lock, where a statement first writes; what only reads waits for nobody
+        connection.isolation_level = "IMMEDIATE"
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
         _switch_to_wal(cursor)
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: sa.Connection) -> None:
-        only_reads = connection.get_execution_options().get(READS, False)
-        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
 
 def _switch_to_wal(cursor: Any) -> None:

@@ -1,6 +1,6 @@
 """The transactions of the store, each written once over a sync `Connection` and run by `Database.run` or `arun`.
 
-None reads and then writes: every move out of `pending` is the INSERT of the token's `jti`, and the row that RETURNING
+None decides by what it has read: every move out of `pending` is the INSERT of the token's `jti`, and the row that RETURNING
 gives back (or does not) says who won. Opening, claiming and closing pauses are here; `deliveries` has what a delivery needs,
 `queries` what only reads.
 """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,9 @@ from symfonic_interrupts.store.schema import PauseRow, events, pauses
 
 Cursor = tuple[int, int]
 """A place in the events: (transaction, id)."""
+
+BEFORE_ALL = datetime.fromtimestamp(0, UTC)
+"""Before any pause was due."""
 
 
 class Queries(Transactions):
@@ -52,7 +56,10 @@ class Queries(Transactions):
     def load_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:
         """The thread's pending and answered pauses, oldest first."""
         sql, now = self._sql(connection)
-        return [dict(row) for row in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
+        rows = [dict(row) for row in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
+        return sorted(
+            rows, key=itemgetter("id")
+        )  # here: asked to sort, SQLite would walk through all of a thread's past
 
     @reads
     def states_of(self, connection: sa.Connection, jtis: Sequence[str]) -> dict[str, str]:
@@ -124,10 +131,15 @@ class Queries(Transactions):
         return int(xid), int(event_id)
 
     @reads
-    def list_due(self, connection: sa.Connection, graph: str, *, above: int, most: int) -> list[PauseRow]:
-        """Pending pauses whose time is over, by id from `above` on."""
+    def list_due(
+        self, connection: sa.Connection, graph: str, *, most: int, after: PauseRow | None = None
+    ) -> list[PauseRow]:
+        """Pending pauses whose time is over, the longest overdue first; those that come after a row, where one is given."""
         sql, now = self._sql(connection)
-        asked = {"graph": graph, "above": above, "most": most, **now}
+        place = {"after_time": BEFORE_ALL, "after_id": 0}
+        if after is not None:
+            place = {"after_time": after["expires_at"], "after_id": after["id"]}
+        asked = {"graph": graph, **place, "most": most, **now}
         return [dict(row) for row in connection.execute(sql.due, asked).mappings()]
 
     @reads

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def reads(body: F) -> F:
-    """Mark a transaction body that only reads: SQLite need not take its write lock for it."""
+    """Mark a body that only reads. Its statements need no transaction around them: each sees what was committed before it."""
     body.reads = True  # type: ignore[attr-defined]
     return body
 

@@ -13,7 +13,15 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 
-from symfonic_interrupts.store.schema import UtcDateTime, consumed_tokens, events, leases, pauses
+from symfonic_interrupts.store.schema import (
+    NOT_SUPERSEDED,
+    UtcDateTime,
+    consumed_tokens,
+    events,
+    in_state,
+    leases,
+    pauses,
+)
 
 _P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
 PLACEHOLDER = {
@@ -24,6 +32,10 @@ _MOVED = [
     for c in ("jti", "state", "graph", "thread_id", "interrupt_id", "name", "tenant_id", "sub_tenant_id", "namespace")
 ]
 """What is told of a pause that moved: enough for its event row."""
+
+ASKED = in_state("pending", "answered")
+PENDING, ANSWERED = (ASKED, in_state("pending")), (ASKED, in_state("answered"))
+"""In words from which SQLite, too, sees that the index of what is asked will do."""
 
 _CLAIMED = (
     "jti",
@@ -67,17 +79,17 @@ class Statements:
         # -- opening
         self.open_pause = self._insert(pauses).values(**PLACEHOLDER).on_conflict_do_nothing().returning(_P.id)
         same_question = (*in_thread, *(_P[c] == bindparam(c) for c in ("name", "request_hash", "occurrence")))
-        here = sa.and_(_P.langgraph_id == bindparam("langgraph_id"), _P.state != "superseded")
-        asked = sa.and_(_P.leaf_task_id == bindparam("leaf_task_id"), _P.state.in_(("pending", "answered")))
+        here = sa.and_(_P.langgraph_id == bindparam("langgraph_id"), NOT_SUPERSEDED)
+        asked = sa.and_(_P.leaf_task_id == bindparam("leaf_task_id"), ASKED)
         self.find_question = (
             sa.select(pauses)
             .where(*same_question, sa.or_(here, asked))
-            .order_by(sa.case((_P.state.in_(("pending", "answered")), 0), else_=1), _P.id.desc())
+            .order_by(sa.case((ASKED, 0), else_=1), _P.id.desc())
             .limit(1)
         )
         self.move_question = (
             sa.update(pauses)
-            .where(_P.jti == bindparam("the_jti"), _P.state == "pending")
+            .where(_P.jti == bindparam("the_jti"), in_state("pending"))
             .values(**{c: PLACEHOLDER[c] for c in ("langgraph_id", "slot", "mac_kid", "mac")})
             .returning(_P.id)
         )
@@ -109,24 +121,24 @@ class Statements:
         # -- the answer's way through the graph
         self.mark_used = (
             sa.update(pauses)
-            .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered", _P.used_at.is_(None))
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)), in_state("answered"), _P.used_at.is_(None))
             .values(used_at=now, skipped_at=None)
             .returning(_P.jti)
         )
         self.mark_skipped = (
             sa.update(pauses)
-            .where(_P.jti.in_(bindparam("jtis", expanding=True)), _P.state == "answered")
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)), in_state("answered"))
             .values(used_at=None, skipped_at=now)
         )
         self.settle_used = (
             sa.update(pauses)
-            .where(*of_thread, _P.state == "answered", _P.used_at.is_not(None), older)
+            .where(*of_thread, *ANSWERED, _P.used_at.is_not(None), older)
             .values(state="applied")
             .returning(*_MOVED)
         )
         self.settle_older = (
             sa.update(pauses)
-            .where(*of_thread, _P.state == "answered", older)
+            .where(*of_thread, *ANSWERED, older)
             .values(
                 state=sa.case(
                     (sa.or_(_P.used_at.is_not(None), _P.jti.in_(bindparam("jtis", expanding=True))), "applied"),
@@ -137,7 +149,7 @@ class Statements:
         )
         self.skip_dropped = (
             sa.update(pauses)
-            .where(*of_thread, _P.state == "answered", _P.checkpoint_id == bindparam("the_dropped"))
+            .where(*of_thread, *ANSWERED, _P.checkpoint_id == bindparam("the_dropped"))
             .values(used_at=None, skipped_at=now)
         )
 
@@ -160,20 +172,23 @@ class Statements:
         self.load_thread = (
             sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
             .select_from(with_answer)
-            .where(*in_thread, _P.state.in_(("answered", "pending")))
-            .order_by(_P.id)
+            .where(*in_thread, ASKED)
         )
         self.states_of = sa.select(_P.jti, _P.state).where(_P.jti.in_(bindparam("jtis", expanding=True)))
         self.load_latest = sa.select(pauses).where(*in_thread).order_by(_P.id.desc()).limit(1)
         self.due = (
             sa.select(pauses)
             .where(
-                _P.graph == bindparam("graph"), _P.state == "pending", _P.expires_at <= now, _P.id > bindparam("above")
+                _P.graph == bindparam("graph"),
+                in_state("pending"),
+                _P.expires_at <= now,
+                sa.tuple_(_P.expires_at, _P.id)
+                > sa.tuple_(bindparam("after_time", type_=UtcDateTime), bindparam("after_id", type_=_P.id.type)),
             )
-            .order_by(_P.id)
+            .order_by(_P.expires_at, _P.id)
             .limit(bindparam("most"))
         )
-        self.open_in_time = sa.select(pauses).where(_P.state == "pending", _P.expires_at > now)
+        self.open_in_time = sa.select(pauses).where(*PENDING, _P.expires_at > now)
 
         # -- events
         self.add_event = sa.insert(events).values(
@@ -215,20 +230,24 @@ class Statements:
         )
         self.renew_lease = sa.update(leases).where(*held).values(expires_at=later).returning(_L.fence)
         self.end_lease = sa.delete(leases).where(*held)
+        left = sa.exists().where(*of_thread, ASKED)
+        self.end_lease_if_over = (
+            sa.delete(leases).where(*held, ~sa.exists().where(*of_thread, *ANSWERED)).returning(left.label("left"))
+        )
         self.lapse_lease = sa.update(leases).where(*held).values(expires_at=now)
 
         # -- recovery
         live = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id, _L.expires_at > now)
         self.undelivered_threads = (
             sa.select(_P.thread_id)
-            .where(_P.graph == bindparam("graph"), _P.state == "answered", _P.used_at.is_(None), ~live)
+            .where(_P.graph == bindparam("graph"), *ANSWERED, _P.used_at.is_(None), ~live)
             .group_by(_P.thread_id)
             .order_by(sa.func.min(_P.id))
         )
         leased = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id)
         self.failed_threads = (
             sa.select(_P.thread_id)
-            .where(_P.graph == bindparam("graph"), _P.state == "answered", _P.used_at.is_not(None), ~leased)
+            .where(_P.graph == bindparam("graph"), *ANSWERED, _P.used_at.is_not(None), ~leased)
             .group_by(_P.thread_id)
             .order_by(sa.func.min(_P.id))
             .limit(bindparam("most"))
@@ -240,7 +259,7 @@ class Statements:
             sa.select(pauses)
             .where(
                 _P.graph == bindparam("graph"),
-                _P.state == "pending",
+                *PENDING,
                 _P.confirmed_at.is_(None),
                 _P.created_at < bindparam("created_before", type_=UtcDateTime),
                 ~live,
@@ -249,12 +268,12 @@ class Statements:
             .limit(bindparam("most"))
         )
         # -- keys and leftovers
-        open_or_due = _P.state.in_(("pending", "answered", "expired"))
+        open_or_due = in_state("pending", "answered", "expired")
         self.keys_in_use = sa.select(_P.mac_kid, sa.func.count()).where(open_or_due).group_by(_P.mac_kid)
         self.undelivered_receipts = (
-            sa.select(_C.receipt).join(pauses, _P.jti == _C.jti).where(_P.state == "answered", _C.receipt.is_not(None))
+            sa.select(_C.receipt).join(pauses, _P.jti == _C.jti).where(*ANSWERED, _C.receipt.is_not(None))
         )
-        ended = _P.state.in_(("applied", "unused", "superseded", "revoked", "expired"))
+        ended = in_state("applied", "unused", "superseded", "revoked", "expired")
         before = bindparam("before", type_=UtcDateTime)
         self.purge_pauses = sa.delete(pauses).where(ended, _P.expires_at < now, _P.created_at < before)
         orphaned = ~sa.exists().where(_P.jti == _C.jti)
@@ -266,7 +285,7 @@ class Statements:
         values = [
             now if c == "at" else _P.jti if c == "jti" else bindparam(f"c_{c}", type_=_C[c].type) for c in _CLAIMED
         ]
-        rows = sa.select(*values).select_from(pauses).where(_P.state == "pending", *where)
+        rows = sa.select(*values).select_from(pauses).where(*PENDING, *where)
         return (
             self._insert(consumed_tokens)
             .from_select(list(_CLAIMED), rows)

@@ -13,7 +13,7 @@ from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.store.records import reads
 from symfonic_interrupts.store.schema import metadata, pauses
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 """The newest migration: the schema that this release reads and writes."""
 
 VERSION_TABLE = "interrupt_alembic_version"
@@ -64,8 +64,7 @@ def create_tables(connection: sa.Connection) -> None:
         StoreError: there are tables of another version.
     """
     on_postgres = connection.dialect.name == "postgresql"
-    if on_postgres:
-        wait_for_others(connection)
+    wait_for_others(connection)
     found = version_of(connection)
     if found is not None:
         check_version(found)
@@ -77,7 +76,6 @@ def create_tables(connection: sa.Connection) -> None:
         _versions.create(connection, checkfirst=True)
     else:
         for table in (*metadata.sorted_tables, _versions):
-            # IF NOT EXISTS: an application's engine takes no lock before it looks
             connection.execute(CreateTable(table, if_not_exists=True))
             for index in sorted(table.indexes, key=lambda index: str(index.name)):
                 connection.execute(CreateIndex(index, if_not_exists=True))
@@ -88,8 +86,11 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def wait_for_others(connection: sa.Connection) -> None:
-    """Hold PostgreSQL's lock for making and changing the schema, until the transaction ends."""
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
+    """Hold the lock for making and changing the schema until the transaction ends; of an SQLite file its write lock."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
+    elif not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def refuse_unreleased(connection: sa.Connection) -> None:

@@ -88,7 +88,7 @@ class KeyRing:
         key = self.derived(kid or self.signing_kid, purpose)
         if key is None:
             raise KeyRingError(f"key {kid} is not in the ring for {purpose}")
-        return hmac.new(key, message.encode("utf-8"), hashlib.sha256).hexdigest()
+        return hmac.digest(key, message.encode("utf-8"), "sha256").hex()
 
     def mac_fits(self, purpose: Purpose, message: str, kid: str, mac: str) -> bool:
         """Whether the MAC is the one of this text under that key. False for unknown keys and anything malformed."""
@@ -97,7 +97,7 @@ class KeyRing:
         key = self.derived(kid, purpose)
         if key is None:
             return False
-        return hmac.compare_digest(hmac.new(key, message.encode("utf-8"), hashlib.sha256).hexdigest(), mac)
+        return hmac.compare_digest(hmac.digest(key, message.encode("utf-8"), "sha256").hex(), mac)
 
     def check(self, store: KeysInUse) -> dict[str, int]:
         """What dropping keys would strand: by key id, how many signatures of that key open pauses still need.

@@ -7,7 +7,7 @@ canonical JSON text, so nothing on the way (msgpack, a database) can change it w
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from symfonic_interrupts.canonical import canonical_json, sha256
@@ -52,10 +52,11 @@ class Receipt:
 
     def seal(self, keys: KeyRing) -> dict[str, Any]:
         """The receipt as JSON data, with the id of its key and its MAC."""
-        return {**asdict(self), "kid": keys.signing_kid, "mac": keys.mac("receipt", self._message())}
+        stated = {name: getattr(self, name) for name in _STATED}
+        return {**stated, "kid": keys.signing_kid, "mac": keys.mac("receipt", self._message())}
 
     def _message(self) -> str:
-        return canonical_json([KIND, *(getattr(self, field.name) for field in fields(self))])
+        return canonical_json([KIND, *(getattr(self, name) for name in _STATED)])
 
     @classmethod
     def unseal(cls, sealed: object, keys: KeyRing) -> Receipt:
@@ -66,11 +67,11 @@ class Receipt:
         """
         if not isinstance(sealed, dict) or set(sealed) != _SEALED:
             raise ReceiptInvalid("this is not a receipt")
-        found = cls(**{field.name: sealed[field.name] for field in fields(cls)})
-        for field in fields(cls):
-            value = getattr(found, field.name)
-            fits = type(value) is bool if field.name == "defaulted" else isinstance(value, str)
-            if not fits and not (field.name == "actor" and value is None):
+        found = cls(**{name: sealed[name] for name in _STATED})
+        for name in _STATED:
+            value = sealed[name]
+            fits = type(value) is bool if name == "defaulted" else isinstance(value, str)
+            if not fits and not (name == "actor" and value is None):
                 raise ReceiptInvalid("the receipt has a field of the wrong type")
         try:
             genuine = isinstance(sealed["kid"], str) and keys.mac_fits(
@@ -90,4 +91,5 @@ class Receipt:
             return False
 
 
-_SEALED = {field.name for field in fields(Receipt)} | {"kid", "mac"}
+_STATED = tuple(field.name for field in fields(Receipt))
+_SEALED = {*_STATED, "kid", "mac"}

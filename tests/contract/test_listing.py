@@ -104,22 +104,23 @@ async def test_a_page_goes_on_after_a_pause_that_was_answered_meanwhile_and_is_n
     assert await listed(store, limit=2, after="p3") == ["p2", "p1"]
 
 
-async def test_overdue_pauses_come_by_id_in_pages(store: Store) -> None:
+async def test_overdue_pauses_come_in_pages_the_longest_overdue_first(store: Store) -> None:
+    now = datetime.now(UTC)
     rows = await store.open(
-        overdue_row(),
+        overdue_row(expires_at=now - MINUTE),
         pause_row(),
-        overdue_row(thread_id="t2"),
+        overdue_row(thread_id="t2", expires_at=now - MINUTE),  # at the same moment: by id
         overdue_row(graph="other"),
         overdue_row(),
-        overdue_row(),
+        overdue_row(expires_at=now - 2 * MINUTE),
     )
     closed = rows[4]
     store.execute(f"UPDATE interrupt_pauses SET state = 'expired' WHERE jti = '{closed['jti']}'")
-    due = [rows[0]["jti"], rows[2]["jti"], rows[5]["jti"]]
+    due = [rows[5]["jti"], rows[0]["jti"], rows[2]["jti"]]
 
-    first = await store.do(store.operations.list_due, "default", above=0, most=2)
-    second = await store.do(store.operations.list_due, "default", above=first[-1]["id"], most=2)
-    third = await store.do(store.operations.list_due, "default", above=second[-1]["id"], most=2)
+    first = await store.do(store.operations.list_due, "default", most=2)
+    second = await store.do(store.operations.list_due, "default", after=first[-1], most=2)
+    third = await store.do(store.operations.list_due, "default", after=second[-1], most=2)
 
     assert [row["jti"] for row in first] == due[:2]
     assert [row["jti"] for row in second] == due[2:]

@@ -43,7 +43,7 @@ from tests.contract.stores import pause_row
 from tests.contract.workers import ROOT
 from tests.harness import SetClock, thread
 
-HEAD = "0001"
+HEAD = "0002"
 STAMP = "SELECT version_num FROM interrupt_alembic_version"
 MIGRATIONS = str(Path(migrations.__file__).parent)
 
@@ -341,7 +341,7 @@ def test_without_alembic_everything_but_an_upgrade_works_and_that_names_the_extr
     )
 
     assert done.stdout.splitlines() == [
-        "0001 0001",
+        "0002 0002",
         "upgrading needs Alembic; pip install 'symfonic-interrupts[migrations]'",
     ], done.stderr
 
@@ -352,9 +352,10 @@ def test_without_alembic_everything_but_an_upgrade_works_and_that_names_the_extr
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("0000", "needs 0001: run `symfonic-interrupts db upgrade`"),
-        ("0002", "knows 0001: install a newer release .`symfonic-interrupts db upgrade`"),
-        ("1a2b", "knows 0001: install a newer release"),
+        ("0000", "needs 0002: run `symfonic-interrupts db upgrade`"),
+        ("0001", "needs 0002: run `symfonic-interrupts db upgrade`"),
+        ("0003", "knows 0002: install a newer release .`symfonic-interrupts db upgrade`"),
+        ("1a2b", "knows 0002: install a newer release"),
     ],
 )
 def test_a_store_of_another_version_is_refused_at_first_use_and_not_touched(
@@ -391,12 +392,12 @@ async def test_a_store_of_another_version_is_refused_to_coroutines(look: Look, s
 
 def test_a_newer_store_is_not_brought_back(look: Look, store_url: str) -> None:
     migrations.upgrade(store_url)
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0002'")
+    look.change("UPDATE interrupt_alembic_version SET version_num = '0003'")
 
     with pytest.raises(StoreError, match="install a newer release"):
         migrations.upgrade(store_url)
 
-    assert look(STAMP) == [("0002",)]
+    assert look(STAMP) == [("0003",)]
 
 
 def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, store_url: str, database: Database) -> None:
@@ -405,7 +406,7 @@ def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, stor
     with pytest.raises(StoreError, match="db upgrade"):
         read(database)
 
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0001'")
+    look.change("UPDATE interrupt_alembic_version SET version_num = '0002'")
 
     assert read(database) == []
 

@@ -330,7 +330,8 @@ class Drops:
         self._count("statement", connection)
 
     def _on_commit(self, connection: sa.Connection) -> None:
-        self._count("commit", connection)
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":  # what only reads sends no COMMIT
+            self._count("commit", connection)
 
     def _count(self, what: str, connection: sa.Connection) -> None:
         if what not in self._left:

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from symfonic_interrupts.errors import StoreError
-from symfonic_interrupts.store.engines import READS, make_engine, refuse_memory
+from symfonic_interrupts.store.engines import make_engine, refuse_memory
 from symfonic_interrupts.store.failures import StoreErrors
 from symfonic_interrupts.store.schema import pauses
 from symfonic_interrupts.store.versions import (
@@ -54,7 +54,7 @@ def current(target: str | sa.URL | sa.Engine) -> str | None:
     Raises:
         StoreError: the store cannot be used.
     """
-    with _engine(target) as engine, StoreErrors(), engine.execution_options(**{READS: True}).begin() as connection:
+    with _engine(target) as engine, StoreErrors(), engine.connect() as connection:
         return version_of(connection)
 
 
@@ -71,10 +71,7 @@ def upgrade(target: str | sa.URL | sa.Engine) -> str:
     """
     command, config = _alembic()
     with _engine(target) as engine, StoreErrors(), engine.begin() as connection, _alembic_lock:
-        if connection.dialect.name == "postgresql":
-            wait_for_others(connection)
-        elif not connection.connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # an application's engine begins when it first writes
+        wait_for_others(connection)
         found = version_of(connection)
         if found is not None and is_newer(found):
             check_version(found)
