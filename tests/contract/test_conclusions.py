@@ -1,0 +1,128 @@
+"""How a run of a delivery ends: what lies behind its checkpoint is closed, and a thread with nothing left is given back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from symfonic_interrupts.clock import system_clock
+from symfonic_interrupts.store.operations import Conclusion, Lease, Operations
+from symfonic_interrupts.store.schema import PauseRow, metadata
+from tests.contract.stores import ASKED, Store, answer_claim, checkpoint, pause_row, told
+
+BEFORE, NOW = checkpoint(1), checkpoint(2)
+LEASES = "SELECT owner FROM interrupt_thread_leases"
+
+
+async def answered(store: Store, **changes: Any) -> PauseRow:
+    """A pause that was answered."""
+    (row,) = await store.open(pause_row(**changes))
+    await store.do(store.operations.answer, row, answer_claim(), told("answered"))
+    return row
+
+
+async def held(store: Store, owner: str = "me") -> Lease:
+    lease: Lease
+    lease, _ = await store.do(store.operations.take_lease, "default", "t1", owner, timedelta(minutes=1))
+    return lease
+
+
+async def concluded(
+    store: Store, lease: Lease, *, seen: tuple[str, ...] = (), used: tuple[str, ...] = ()
+) -> Conclusion:
+    found: Conclusion = await store.do(store.operations.conclude, lease, NOW, list(seen), list(used))
+    return found
+
+
+async def test_where_nothing_is_left_the_thread_is_given_back(store: Store) -> None:
+    used = await answered(store, checkpoint_id=BEFORE)
+    skipped = await answered(store, checkpoint_id=BEFORE)
+    lease = await held(store)
+
+    end = await concluded(store, lease, used=(used["jti"],))
+
+    assert end == Conclusion([], {used["jti"]: "applied", skipped["jti"]: "unused"}, over=True)
+    assert store.states() == {used["jti"]: "applied", skipped["jti"]: "unused"}
+    assert store.rows(LEASES) == []
+
+
+async def test_an_answer_at_the_checkpoint_keeps_the_thread(store: Store) -> None:
+    waiting = await answered(store, checkpoint_id=NOW)
+    lease = await held(store)
+
+    end = await concluded(store, lease)
+
+    assert [row["jti"] for row in end.rows] == [waiting["jti"]]
+    assert (end.states, end.over) == ({waiting["jti"]: "answered"}, False)
+    assert store.rows(LEASES) == [("me",)]
+
+
+async def test_an_answer_used_at_the_checkpoint_is_noted_and_keeps_the_thread(store: Store) -> None:
+    used = await answered(store, checkpoint_id=NOW)
+    lease = await held(store)
+
+    end = await concluded(store, lease, used=(used["jti"],))
+
+    assert end.over is False
+    assert store.rows("SELECT state, used_at IS NOT NULL FROM interrupt_pauses") == [("answered", True)]
+
+
+async def test_a_question_at_the_checkpoint_stays_open_and_one_behind_it_does_not(store: Store) -> None:
+    old, new = await store.open(pause_row(checkpoint_id=BEFORE), pause_row(checkpoint_id=NOW))
+    lease = await held(store)
+
+    end = await concluded(store, lease)
+
+    assert [row["jti"] for row in end.rows] == [new["jti"]]
+    assert (end.states, end.over) == ({old["jti"]: "superseded", new["jti"]: "pending"}, True)
+    assert store.states() == {old["jti"]: "superseded", new["jti"]: "pending"}
+    assert store.rows(LEASES) == []
+
+
+async def test_it_tells_of_pauses_that_ended_before(store: Store) -> None:
+    used = await answered(store, checkpoint_id=BEFORE)
+    lease = await held(store)
+    await store.do(store.operations.advance, "default", "t1", NOW, used=[used["jti"]])
+
+    end = await concluded(store, lease, seen=(used["jti"], "unknown"))
+
+    assert (end.states, end.over) == ({used["jti"]: "applied"}, True)
+
+
+async def test_a_thread_that_another_worker_has_taken_stays_its_own(store: Store) -> None:
+    await held(store, "another")
+
+    end = await concluded(store, Lease("default", "t1", "me", taken_over=False))
+
+    assert end.over is True
+    assert store.rows(LEASES) == [("another",)]
+
+
+@pytest.mark.postgres
+def test_a_thread_that_was_given_back_is_not_driven_on_whatever_is_answered_meanwhile(postgres_url: str) -> None:
+    """The answer is stored between the statement that gives the thread back and the one that reads what is left."""
+    operations = Operations(system_clock)
+    engine, other = sa.create_engine(postgres_url), sa.create_engine(postgres_url)
+    metadata.create_all(engine)
+    row = pause_row(checkpoint_id=NOW)
+
+    def answer(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            with other.begin() as connection:
+                assert operations.answer(connection, row, answer_claim(), told("answered")) is not None
+
+    with engine.begin() as connection:
+        operations.open_pauses(connection, [(row, ASKED)], lambda found: found)
+        lease, _ = operations.take_lease(connection, "default", "t1", "me", timedelta(minutes=1)) or (None, [])
+    assert lease is not None
+    with engine.begin() as connection:
+        sa.event.listen(engine, "before_cursor_execute", answer)
+        end = operations.conclude(connection, lease, NOW, [], [])
+    engine.dispose()
+    other.dispose()
+
+    assert [row["state"] for row in end.rows] == ["answered"]
+    assert end.over is True
