@@ -169,9 +169,9 @@ class PauseToken:
 @lru_cache
 def _header_of(kid: str) -> str:
     """The first part of every token that this key signs."""
-    return jwt.encode({}, bytes(MIN_KEY_BYTES), algorithm=ALGORITHM, headers={"typ": TOKEN_TYPE, "kid": kid}).split(
-        "."
-    )[0]
+    any_key = bytes(MIN_KEY_BYTES)
+    header, _, _ = jwt.encode({}, any_key, ALGORITHM, {"typ": TOKEN_TYPE, "kid": kid}).partition(".")
+    return header
 
 
 def _decode(token: str, keys: KeyRing, issuer: str, audience: str) -> tuple[str, dict[str, Any]]:
