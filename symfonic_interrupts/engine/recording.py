@@ -57,18 +57,15 @@ class Recorder:
             or self.natives.any_of(thread_id)
         )
 
-    @contextmanager
-    def noticing_put(self, config: Config, checkpoint: Any) -> Iterator[None]:
-        """Around a put that is only passed on: pauses of this checkpoint wait for it."""
-        thread_id = str(config["configurable"]["thread_id"])
-        try:
-            yield
-            if not config["configurable"].get("checkpoint_ns", ""):
-                self._puts.ended((thread_id, checkpoint["id"]))
-            self._engine.failpoint("checkpoint_written")
-        except BaseException:
-            self._puts.failed(thread_id, checkpoint["id"])
-            raise
+    def stored(self, config: Config, checkpoint: Any) -> None:
+        """A checkpoint that was only passed on is stored: pauses of it wait for that."""
+        if not config["configurable"].get("checkpoint_ns", ""):
+            self._puts.ended((str(config["configurable"]["thread_id"]), checkpoint["id"]))
+        self._engine.failpoint("checkpoint_written")
+
+    def not_stored(self, config: Config, checkpoint: Any) -> None:
+        """A checkpoint could not be stored: nobody waits for it any more."""
+        self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
@@ -76,7 +73,7 @@ class Recorder:
             with _under_lease(config):
                 return (yield from self._put(config, checkpoint, metadata, new_versions))
         except BaseException:
-            self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
+            self.not_stored(config, checkpoint)
             raise
 
     def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
@@ -93,21 +90,25 @@ class Recorder:
         over = self._engine.executions.before(thread, checkpoint["id"])
         natives = self.natives.used_before(thread_id, checkpoint["id"])
         used = yield from self._note(lease, thread_id, over, natives)
+        before = place.get("checkpoint_id")
+        # a delivery closes what it leaves behind when it ends
+        leaves = lease is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
+        if leaves:
+            yield transact(self._engine.operations.doubt, self._graph, thread_id)
         result = yield CallSaver("put", args)
         self._puts.ended((thread_id, checkpoint["id"]))
         if lease is not None:
             lease.reached = checkpoint["id"]
         self._engine.failpoint("checkpoint_written")
-        left = self._paused.forget((thread_id, place.get("checkpoint_id")))
-        if (left or used or metadata.get("source") == "fork") and lease is None:
-            # a delivery closes what it leaves behind when it ends
+        self._paused.forget((thread_id, before))
+        if leaves or (used and lease is None):
             # LangGraph keeps nothing of a step that new input cuts short
-            dropped = place.get("checkpoint_id") if metadata.get("source") == "input" else None
+            dropped = before if metadata.get("source") == "input" else None
             advance = self._engine.operations.advance
             yield transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
             # not of a run that died before this one began: it asked, and did not finish
-            parent = place.get("checkpoint_id") or ""
+            parent = before or ""
             ended = [
                 e for e in over if e.root_checkpoint_id == parent or (e.root_checkpoint_id > parent and not e.of_before)
             ]

@@ -89,10 +89,16 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        if not self._recorder.moves_on(config, metadata):
-            with self._recorder.noticing_put(config, checkpoint):
-                return self.inner.put(config, checkpoint, metadata, new_versions)
-        stored: RunnableConfig = perform(self._recorder.put(config, checkpoint, metadata, new_versions), self._tools)
+        if self._recorder.moves_on(config, metadata):
+            steps = self._recorder.put(config, checkpoint, metadata, new_versions)
+            stored: RunnableConfig = perform(steps, self._tools)
+            return stored
+        try:
+            stored = self.inner.put(config, checkpoint, metadata, new_versions)
+            self._recorder.stored(config, checkpoint)
+        except BaseException:
+            self._recorder.not_stored(config, checkpoint)
+            raise
         return stored
 
     async def aput(
@@ -102,11 +108,16 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        if not self._recorder.moves_on(config, metadata):
-            with self._recorder.noticing_put(config, checkpoint):
-                return await self.inner.aput(config, checkpoint, metadata, new_versions)
-        steps = self._recorder.put(config, checkpoint, metadata, new_versions)
-        stored: RunnableConfig = await aperform(steps, self._tools)
+        if self._recorder.moves_on(config, metadata):
+            steps = self._recorder.put(config, checkpoint, metadata, new_versions)
+            stored: RunnableConfig = await aperform(steps, self._tools)
+            return stored
+        try:
+            stored = await self.inner.aput(config, checkpoint, metadata, new_versions)
+            self._recorder.stored(config, checkpoint)
+        except BaseException:
+            self._recorder.not_stored(config, checkpoint)
+            raise
         return stored
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -184,6 +184,11 @@ class Operations(Deliveries):
         sql, now = self._sql(connection)
         connection.execute(sql.confirm, {"jtis": list(jtis), **now})
 
+    def doubt(self, connection: sa.Connection, graph: str, thread_id: str) -> None:
+        """The thread is about to leave its checkpoint: recovery looks at its pauses again, should nobody live to close them."""
+        sql, _ = self._sql(connection)
+        connection.execute(sql.doubt, {"the_graph": graph, "the_thread": thread_id})
+
     def record(self, connection: sa.Connection, row: PauseRow, event: Event) -> None:
         """Write an event row about a pause."""
         sql, now = self._sql(connection)

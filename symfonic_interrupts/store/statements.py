@@ -279,6 +279,9 @@ class Statements:
         orphaned = ~sa.exists().where(_P.jti == _C.jti)
         self.purge_tokens = sa.delete(consumed_tokens).where(_C.at < before, orphaned)
         self.purge_events = sa.delete(events).where(_E.at < before)
+        self.doubt = (
+            sa.update(pauses).where(*of_thread, *PENDING, _P.confirmed_at.is_not(None)).values(confirmed_at=None)
+        )
         self.confirm = sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(confirmed_at=now)
 
     def _claim(self, now: Any, *where: Any) -> Any:

@@ -14,6 +14,7 @@ from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
+from symfonic_interrupts.testing import failpoints
 from tests.harness import Bench, Decision, Refund, open_bench, thread
 
 LEASES = "SELECT thread_id FROM interrupt_thread_leases"
@@ -261,3 +262,30 @@ async def test_work_that_no_delivery_began_is_left_to_the_application(bench: Ben
 
     assert (delivery.ran, delivery.output) == (False, {"log": ["by hand"]})
     assert await bench.call(adapter, "recover") == []
+
+
+@pytest.mark.parametrize("change", ["update_state", "invoke"])
+async def test_a_question_that_was_left_behind_is_closed_though_its_run_died_and_recovery_had_seen_it_before(
+    bench: Bench, change: str
+) -> None:
+    class Died(BaseException):
+        """The process died."""
+
+    def die(place: str) -> None:
+        if place == "checkpoint_written":
+            raise Died
+
+    graph, adapter = bench.compile(sequence(bench, lambda state, decision: {"log": [decision.note]}))
+    await pause(bench, graph, adapter)
+    bench.clock.move(timedelta(hours=1))
+    assert await bench.call(adapter, "recover") == []  # the question stands in its checkpoint
+    assert bench.rows("SELECT confirmed_at IS NOT NULL FROM interrupt_pauses") == [(True,)]
+    with failpoints(bench.interrupts, die), pytest.raises(Died):
+        await bench.call(
+            graph, change, *((thread(), {"log": []}) if change == "update_state" else ({"log": []}, thread()))
+        )
+
+    assert await bench.call(adapter, "recover") == []
+
+    assert bench.states() == ["superseded"]
+    assert await bench.call(adapter, "pending") == []
