@@ -15,7 +15,15 @@ from langgraph.types import Command
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
-from symfonic_interrupts.engine.evidence import checkpoint_at, has_work, head_id, leaves_of, left_behind, used_before
+from symfonic_interrupts.engine.evidence import (
+    checkpoint_at,
+    has_work,
+    head_id,
+    id_of,
+    leaves_of,
+    left_behind,
+    used_before,
+)
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
 from symfonic_interrupts.engine.planner import Plan, plan, read_tasks
@@ -108,7 +116,7 @@ class Deliverer:
                     "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver or the"
                     " graph that asked; its answers stay stored"
                 )
-            at = head.config["configurable"]["checkpoint_id"]
+            at = str(head.config["configurable"]["checkpoint_id"])
             if any(row["checkpoint_id"] < at for row in progress.rows):
                 used = yield from used_before(at, progress.rows)
                 changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, at, used=used)
@@ -144,17 +152,23 @@ class Deliverer:
             command = self._command(thread_id, step)
             self._engine.failpoint("resume_started")
             keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
+            keeper.reached = None
             progress.output = yield RunGraph(command, config, graph_kwargs)
             self._engine.failpoint("run_ended")
+            # a run that stored no checkpoint asks again where it stood; or the thread was moved on, or deleted, meanwhile
+            head = None if keeper.reached else (yield checkpoint_at(thread_id))
+            place = keeper.reached or id_of(head)
+            if place is None:
+                continue
             conclude = self._engine.operations.conclude
-            place = keeper.reached or at
             found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
             progress.rows, progress.over = found.rows, found.over
             progress.ended.update(found.states)
+            progress.note_ends(found.moved)  # also answers that came while the run went on without them
             self._engine.failpoint("applied_marked")
             if progress.over:
                 return
-            head = yield checkpoint_at(thread_id)
+            head = head or (yield checkpoint_at(thread_id))
 
     def _plan(
         self, head: Any, progress: Progress, tried: frozenset[str], *, unfinished: bool, retry_failed: bool

@@ -32,7 +32,12 @@ def head_id(thread_id: str) -> Steps[str | None]:
         head = yield checkpoint_at(thread_id)
     except Exception:
         return None
-    return None if head is None else str(head.config["configurable"]["checkpoint_id"])
+    return id_of(head)
+
+
+def id_of(checkpoint: Any) -> str | None:
+    """The id of a checkpoint that was read; None where there was none."""
+    return None if checkpoint is None else str(checkpoint.config["configurable"]["checkpoint_id"])
 
 
 def leaves_of(

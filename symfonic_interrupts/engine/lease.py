@@ -34,7 +34,7 @@ class LeaseKeeper:
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         expected: by task, jtis of the answers that it has or is sent.
-        reached: the id of the newest root checkpoint that the run has stored.
+        reached: the id of the newest root checkpoint that the run has stored; None where it has stored none.
     """
 
     def __init__(self, engine: Engine, lease: Lease, valid_until: float) -> None:
@@ -166,10 +166,16 @@ class StopKeeping(Step):
         await self._keeper.astop()
 
 
-def lease_of(config: Any) -> LeaseKeeper | None:
-    """The hold on its thread that a delivery handed to its run, in the run's config. Nothing else there counts."""
-    found = config["configurable"].get(LEASE)
-    return found if isinstance(found, LeaseKeeper) else None
+def lease_of(config: Any, graph: str) -> LeaseKeeper | None:
+    """The hold on its thread that a delivery handed to its run, in the run's config. Nothing else there counts.
+
+    Nor does it elsewhere: a node may hand its own config on to another graph, or run one in another thread.
+    """
+    place = config["configurable"]
+    found = place.get(LEASE)
+    if not isinstance(found, LeaseKeeper):
+        return None
+    return found if (found.lease.graph, found.lease.thread_id) == (graph, str(place["thread_id"])) else None
 
 
 Held = tuple[LeaseKeeper, list[PauseRow]]

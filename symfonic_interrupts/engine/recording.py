@@ -49,7 +49,7 @@ class Recorder:
         place = config["configurable"]
         thread_id = str(place["thread_id"])
         return (
-            lease_of(config) is not None
+            lease_of(config, self._graph) is not None
             or (thread_id, place.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
             or self._announcer.any_for(thread_id)
@@ -70,7 +70,7 @@ class Recorder:
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
         """Store a checkpoint; close what it leaves behind."""
         try:
-            with _under_lease(config):
+            with _under_lease(lease_of(config, self._graph)):
                 return (yield from self._put(config, checkpoint, metadata, new_versions))
         except BaseException:
             self.not_stored(config, checkpoint)
@@ -81,7 +81,7 @@ class Recorder:
         args = (config, checkpoint, metadata, new_versions)
         thread_id = str(place["thread_id"])
         thread = (self._graph, thread_id)
-        lease = lease_of(config)
+        lease = lease_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
             yield from self._note(lease, thread_id, self._engine.executions.below(thread, ns, checkpoint["id"]), {})
             stored = yield CallSaver("put", args)
@@ -143,7 +143,7 @@ class Recorder:
         """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
         place = config["configurable"]
         return (
-            lease_of(config) is not None
+            lease_of(config, self._graph) is not None
             or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
             or self._engine.executions.any_of((self._graph, str(place["thread_id"])))
         )
@@ -152,7 +152,7 @@ class Recorder:
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Steps[None]:
         """Store a task's writes; open its questions before, and announce them after."""
-        with _under_lease(config):
+        with _under_lease(lease_of(config, self._graph)):
             yield from self._put_writes(config, writes, task_id, task_path)
 
     def inner_writes(
@@ -168,7 +168,7 @@ class Recorder:
         args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
-        lease = lease_of(config)
+        lease = lease_of(config, self._graph)
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         if writing.rows:
@@ -281,9 +281,8 @@ def _telling(lease: LeaseKeeper | None, used: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _under_lease(config: Config) -> Iterator[None]:
+def _under_lease(lease: LeaseKeeper | None) -> Iterator[None]:
     """Refuse to write for a delivery that has lost its thread; tell it when a write fails, so that recovery looks again."""
-    lease = lease_of(config)
     if lease is None:
         yield
         return

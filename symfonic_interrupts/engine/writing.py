@@ -63,7 +63,7 @@ class WritesReader:
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
         writing.asks = any(channel == INTERRUPT for channel, _ in writes)
         writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
-        lease = lease_of(config)
+        lease = lease_of(config, self._graph)
         if finishing and lease is not None:
             unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
         writing.unused = sorted(unused - writing.used.keys())

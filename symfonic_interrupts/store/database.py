@@ -66,7 +66,9 @@ class Database:
             raise StoreError(f"store: {dialect} is not supported; use SQLite or PostgreSQL")
         self.dialect = dialect
         # PostgreSQL: a BEGIN and a COMMIT around one SELECT are two more round trips. SQLite begins where it writes.
-        reading = {"isolation_level": "AUTOCOMMIT"} if dialect == "postgresql" else {}
+        # Not on an application's engine: its "begin" events may set what every statement needs (a search path, a role), and
+        # SQLAlchemy gives a connection back at the server's isolation level, not at the one that the application gave it.
+        reading = {"isolation_level": "AUTOCOMMIT"} if dialect == "postgresql" and self._owns_engine else {}
         self._sync_reader = self._sync and self._sync.execution_options(**reading)
         self._async_reader = self._async and self._async.execution_options(**reading)
         self._schema_ready = False

@@ -106,7 +106,7 @@ class Deliveries(Queries):
         place = {"the_graph": lease.graph, "the_thread": lease.thread_id, "the_checkpoint": checkpoint_id}
         changed = self._settle_older(connection, sql, now, place, used)
         self._mark(connection, sql, now, set(used) - {row["jti"] for row in changed}, ())
-        ended = connection.execute(sql.end_lease_if_over, lease.parameters()).first()
+        ended = connection.execute(sql.end_lease_if_over, {**lease.parameters(), **place}).first()
         nothing_left = ended is not None and not ended.left
         rows = [] if nothing_left else self.load_thread(connection, lease.graph, lease.thread_id)
         if any(row["state"] == "pending" and row["checkpoint_id"] < checkpoint_id for row in rows):
@@ -116,9 +116,9 @@ class Deliveries(Queries):
         if missing := [jti for jti in seen if jti not in states]:
             states.update(self.states_of(connection, missing))
         over = ended is not None or not any(row["state"] == "answered" for row in rows)
-        if over and ended is None:  # an answer that was left a moment ago has ended meanwhile
+        if over and ended is None:  # questions behind were closed first, or an answer has ended meanwhile
             self.end_lease(connection, lease, clean=True)
-        return Conclusion(rows, states, over)
+        return Conclusion(rows, changed, states, over)
 
     def settle(
         self, connection: sa.Connection, graph: str, thread_id: str, applied: Sequence[str], unused: Sequence[str]

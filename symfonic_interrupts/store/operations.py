@@ -169,15 +169,19 @@ class Operations(Deliveries):
     def revoke_thread(self, connection: sa.Connection, graph: str, thread_id: str) -> list[PauseRow]:
         """The thread is gone: its open tokens are dead, and answers not delivered can no longer be."""
         sql, now = self._sql(connection)
-        changed = []
-        rows = [dict(r) for r in connection.execute(sql.load_thread, self._in(graph, thread_id, now)).mappings()]
-        for row in rows:
-            if row["state"] == "pending":
-                event: Event = ("interrupt_revoked", {"name": row["name"], "reason": "the thread was deleted"})
-                if self.close(connection, row, Claim("revoked", "revoked"), event) is not None:
-                    changed.append({**row, "state": "revoked"})
-        answered = [row["jti"] for row in rows if row["state"] == "answered"]
-        return changed + self._move(connection, sql, now, answered, "unused")
+        place = {"the_graph": graph, "the_thread": thread_id}
+        claim = Claim("revoked", "revoked")
+        dead = connection.execute(sql.claim_thread, {**place, **claim.parameters(), **now}).scalars().all()
+        change = {"jtis": dead, "old_state": "pending", "new_state": "revoked"}
+        revoked = [dict(row) for row in connection.execute(sql.set_states, change).mappings()] if dead else []
+        for row in revoked:
+            told = {"name": row["name"], "reason": "the thread was deleted"}
+            self._event(connection, sql, now, row, ("interrupt_revoked", told))
+        # after the claims: whoever was first with an answer is seen now
+        unused = [dict(row) for row in connection.execute(sql.drop_answers, place).mappings()]
+        for row in unused:
+            self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))
+        return revoked + unused
 
     def confirm(self, connection: sa.Connection, jtis: Sequence[str]) -> None:
         """Note that these pauses stand in their checkpoints, so that recovery need not look again."""

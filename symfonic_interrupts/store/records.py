@@ -77,9 +77,17 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """How a thread stands after a run. `over`: no answer is left to deliver, and the lease is given back."""
+    """How a thread stands after a run.
+
+    Attributes:
+        rows: its pauses that are still open or answered.
+        moved: its pauses that have ended now, as far as their event rows tell of them.
+        states: the states of both, and of those that were asked for, by jti.
+        over: no answer is left to deliver, and the lease is given back.
+    """
 
     rows: list[PauseRow]
+    moved: list[PauseRow]
     states: dict[str, str]
     over: bool
 

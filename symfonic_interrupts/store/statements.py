@@ -99,6 +99,7 @@ class Statements:
         self.claim_overdue = self._claim(now, _P.jti == bindparam("jti"), _P.expires_at <= now)
         self.claim_any = self._claim(now, _P.jti == bindparam("jti"))
         self.claim_older = self._claim(now, *of_thread, older)
+        self.claim_thread = self._claim(now, *of_thread)
         self.set_state = sa.update(pauses).where(_P.jti == bindparam("the_jti")).values(state=bindparam("new_state"))
         self.set_states = (
             sa.update(pauses)
@@ -147,6 +148,7 @@ class Statements:
             )
             .returning(*_MOVED)
         )
+        self.drop_answers = sa.update(pauses).where(*of_thread, *ANSWERED).values(state="unused").returning(*_MOVED)
         self.skip_dropped = (
             sa.update(pauses)
             .where(*of_thread, *ANSWERED, _P.checkpoint_id == bindparam("the_dropped"))
@@ -176,12 +178,14 @@ class Statements:
         )
         self.states_of = sa.select(_P.jti, _P.state).where(_P.jti.in_(bindparam("jtis", expanding=True)))
         self.load_latest = sa.select(pauses).where(*in_thread).order_by(_P.id.desc()).limit(1)
+        # a time that stands while the statement runs: by one that moves, PostgreSQL cannot stop at the first that is not due
+        moment: Any = sa.func.statement_timestamp(type_=UtcDateTime()) if self.is_postgres else now
         self.due = (
             sa.select(pauses)
             .where(
                 _P.graph == bindparam("graph"),
                 in_state("pending"),
-                _P.expires_at <= now,
+                _P.expires_at <= moment,
                 sa.tuple_(_P.expires_at, _P.id)
                 > sa.tuple_(bindparam("after_time", type_=UtcDateTime), bindparam("after_id", type_=_P.id.type)),
             )
@@ -232,7 +236,14 @@ class Statements:
         self.end_lease = sa.delete(leases).where(*held)
         left = sa.exists().where(*of_thread, ASKED)
         self.end_lease_if_over = (
-            sa.delete(leases).where(*held, ~sa.exists().where(*of_thread, *ANSWERED)).returning(left.label("left"))
+            sa.delete(leases)
+            .where(
+                *held,
+                ~sa.exists().where(*of_thread, *ANSWERED),
+                # first to be superseded: whoever answers one now has its token, and waits for the lease
+                ~sa.exists().where(*of_thread, *PENDING, older),
+            )
+            .returning(left.label("left"))
         )
         self.lapse_lease = sa.update(leases).where(*held).values(expires_at=now)
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.contract.stores import Store, answer_claim, checkpoint, pause_row, told
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+import sqlalchemy as sa
+
+from symfonic_interrupts.clock import system_clock
+from symfonic_interrupts.store.database import Database
+from symfonic_interrupts.store.operations import Operations
+from tests.contract.stores import ASKED, Store, answer_claim, checkpoint, pause_row, told
 
 EVENTS = "SELECT type, interrupt_id, thread_id FROM interrupt_events WHERE type <> 'interrupt' ORDER BY id"
 
@@ -112,6 +120,31 @@ async def test_a_deleted_thread_has_its_tokens_revoked_and_its_answers_unused(st
     assert {row["jti"]: row["state"] for row in changed} == {asked["jti"]: "revoked", given["jti"]: "unused"}
     assert store.states() == {asked["jti"]: "revoked", given["jti"]: "unused", other["jti"]: "pending"}
     assert store.event_types() == ["interrupt_resolved", "interrupt_revoked", "interrupt_unused"]
+
+
+def test_an_answer_that_comes_while_its_thread_is_deleted_does_not_stay_on_it(store_url: str) -> None:
+    operations = Operations(system_clock)
+    row = pause_row()
+    deleting, answering = Database(store_url, clock=system_clock), Database(store_url, clock=system_clock)
+    deleting.create_schema()
+    deleting.run(operations.open_pauses, [(row, ASKED)], lambda found: found)
+    with ThreadPoolExecutor(1) as pool:
+        coming: list[Any] = []
+
+        def answer_now(*_: Any) -> None:
+            if not coming:
+                coming.append(pool.submit(answering.run, operations.answer, row, answer_claim(), told("answered")))
+                wait(coming, timeout=0.5)  # it waits for the other transaction, or is stored before that one ends
+
+        assert deleting._sync is not None
+        sa.event.listen(deleting._sync, "after_cursor_execute", answer_now)
+        deleting.run(operations.revoke_thread, "default", "t1")
+        coming[0].result(20)
+        left = answering.run(operations.load_thread, "default", "t1")
+    deleting.close()
+    answering.close()
+
+    assert left == []
 
 
 async def test_settling_moves_answered_rows_only_and_tells_how_the_thread_stands(store: Store) -> None:

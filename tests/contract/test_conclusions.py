@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from symfonic_interrupts.clock import system_clock
 from symfonic_interrupts.store.operations import Conclusion, Lease, Operations
 from symfonic_interrupts.store.schema import PauseRow, metadata
-from tests.contract.stores import ASKED, Store, answer_claim, checkpoint, pause_row, told
+from tests.contract.stores import ASKED, MINUTE, Store, answer_claim, checkpoint, pause_row, told
 
 BEFORE, NOW = checkpoint(1), checkpoint(2)
 LEASES = "SELECT owner FROM interrupt_thread_leases"
@@ -26,7 +27,7 @@ async def answered(store: Store, **changes: Any) -> PauseRow:
 
 async def held(store: Store, owner: str = "me") -> Lease:
     lease: Lease
-    lease, _ = await store.do(store.operations.take_lease, "default", "t1", owner, timedelta(minutes=1))
+    lease, _ = await store.do(store.operations.take_lease, "default", "t1", owner, MINUTE)
     return lease
 
 
@@ -44,7 +45,9 @@ async def test_where_nothing_is_left_the_thread_is_given_back(store: Store) -> N
 
     end = await concluded(store, lease, used=(used["jti"],))
 
-    assert end == Conclusion([], {used["jti"]: "applied", skipped["jti"]: "unused"}, over=True)
+    assert (end.rows, end.over) == ([], True)
+    assert end.states == {used["jti"]: "applied", skipped["jti"]: "unused"}
+    assert {row["jti"]: row["state"] for row in end.moved} == end.states
     assert store.states() == {used["jti"]: "applied", skipped["jti"]: "unused"}
     assert store.rows(LEASES) == []
 
@@ -116,7 +119,7 @@ def test_a_thread_that_was_given_back_is_not_driven_on_whatever_is_answered_mean
 
     with engine.begin() as connection:
         operations.open_pauses(connection, [(row, ASKED)], lambda found: found)
-        lease, _ = operations.take_lease(connection, "default", "t1", "me", timedelta(minutes=1)) or (None, [])
+        lease, _ = operations.take_lease(connection, "default", "t1", "me", MINUTE) or (None, [])
     assert lease is not None
     with engine.begin() as connection:
         sa.event.listen(engine, "before_cursor_execute", answer)
@@ -126,3 +129,47 @@ def test_a_thread_that_was_given_back_is_not_driven_on_whatever_is_answered_mean
 
     assert [row["state"] for row in end.rows] == ["answered"]
     assert end.over is True
+
+
+@pytest.mark.postgres
+def test_an_answer_to_a_question_behind_and_the_end_of_the_delivery_do_not_wait_for_each_other(
+    postgres_url: str,
+) -> None:
+    """The answer has spent its token and wants the thread; the delivery holds the thread and wants to close the question."""
+    operations = Operations(system_clock)
+    delivering, answering = sa.create_engine(postgres_url), sa.create_engine(postgres_url)
+    metadata.create_all(delivering)
+    behind = pause_row(checkpoint_id=BEFORE)
+    with delivering.begin() as connection:
+        operations.open_pauses(connection, [(behind, ASKED)], lambda found: found)
+        taken = operations.take_lease(connection, "default", "t1", "me", MINUTE)
+    assert taken is not None
+    spent, wants_question = threading.Event(), threading.Event()
+
+    def after_answer(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO interrupt_consumed_tokens"):
+            spent.set()
+            wants_question.wait(20)
+
+    def before_closing(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO interrupt_consumed_tokens"):
+            wants_question.set()
+
+    sa.event.listen(answering, "after_cursor_execute", after_answer)
+    sa.event.listen(delivering, "before_cursor_execute", before_closing)
+
+    def answer() -> Any:
+        with answering.begin() as connection:
+            return operations.answer_and_hold(connection, behind, answer_claim(), told("answered"), "other", MINUTE)
+
+    with ThreadPoolExecutor(1) as pool:
+        answered_at = pool.submit(answer)
+        assert spent.wait(20)
+        with delivering.begin() as connection:
+            end = operations.conclude(connection, taken[0], NOW, [], [])
+        at, held = answered_at.result(20)
+    delivering.dispose()
+    answering.dispose()
+
+    assert (at is not None, held) == (True, None)  # the delivery still had the thread
+    assert end.over is True  # whoever answered waits for the thread, and has it next

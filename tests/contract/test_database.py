@@ -17,7 +17,7 @@ from symfonic_interrupts import RegistrationError, StoreError
 from symfonic_interrupts.clock import system_clock
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Claim, Operations
-from tests.contract.stores import Store, answer_claim, pause_row, told
+from tests.contract.stores import ASKED, Store, answer_claim, pause_row, told
 
 SECRET = "hunter2"
 
@@ -164,6 +164,43 @@ async def test_closing_leaves_an_engine_of_the_application_in_use(store: Store) 
     await store.database.aclose()
 
     assert (given.pool is pool) is (not store.database._owns_engine)
+
+
+def use(database: Database) -> None:
+    """Write, read, and end a delivery."""
+    operations, row = Operations(system_clock), pause_row()
+    database.create_schema()
+    database.run(operations.open_pauses, [(row, ASKED)], lambda found: found)
+    assert len(database.run(operations.load_thread, "default", "t1")) == 1
+    assert database.run(operations.answer, row, answer_claim(), told("answered")) is not None
+
+
+@pytest.mark.postgres
+def test_what_an_applications_engine_sets_for_a_transaction_holds_for_reads_too(postgres_url: str) -> None:
+    """A search path, a role or a tenant for row-level security, set at the start of every transaction."""
+    url = sa.make_url(postgres_url)
+    schema = str(url.query["options"]).removeprefix("-csearch_path=")
+    engine = sa.create_engine(url.difference_update_query(["options"]))
+    sa.event.listen(
+        engine, "begin", lambda connection: connection.exec_driver_sql(f"SET LOCAL search_path TO {schema}")
+    )
+
+    use(Database(engine, clock=system_clock))
+
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_an_applications_connection_keeps_its_isolation_level(postgres_url: str) -> None:
+    engine = sa.create_engine(postgres_url, pool_size=1, max_overflow=0)
+    level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE"
+    sa.event.listen(engine, "connect", lambda connection, _: (connection.execute(level), connection.commit()))
+
+    use(Database(engine, clock=system_clock))
+
+    with engine.begin() as connection:
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "serializable"
+    engine.dispose()
 
 
 async def test_a_sync_call_of_an_async_engine_is_refused_and_says_what_to_give(store: Store) -> None:

@@ -156,3 +156,23 @@ def test_postgres_has_an_index_for_each_of_them(name: str, postgres_url: str) ->
     assert about_pauses
     for plan in about_pauses:
         assert "Seq Scan on interrupt_pauses" not in plan, plan
+
+
+@pytest.mark.postgres
+def test_a_sweep_on_postgres_reads_no_question_whose_time_is_to_come(postgres_url: str) -> None:
+    engine = sa.create_engine(postgres_url)
+    metadata.create_all(engine)
+    asked: list[tuple[str, Any]] = []
+    with engine.connect() as connection:
+        connection.execute(sa.insert(pauses), [pause_row(thread_id=f"open {n}") for n in range(MANY)])
+        present(connection)
+        connection.commit()
+        connection.exec_driver_sql("ANALYZE interrupt_pauses")
+        sa.event.listen(engine, "before_cursor_execute", functools.partial(_note, asked))
+        assert len(WORK["sweep"](connection)) == 1
+        (text, given) = asked[0]
+        plan = "\n".join(line for (line,) in connection.exec_driver_sql(f"EXPLAIN (ANALYZE) {text}", given))
+    engine.dispose()
+
+    assert "interrupt_pauses_due" in plan
+    assert "Rows Removed by Filter" not in plan, plan

@@ -1,4 +1,4 @@
-"""Two answers to one token, of which one is counted between the other's look at the row and its look at the checkpoint."""
+"""Answers that come in the middle: between another's look at row and checkpoint, or while a run goes on without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts import Interrupts, KeyRing, PauseSuperseded, TokenConsumed
-from tests.harness import CONFIG, KEY, Decision, Refund, thread
+from tests.harness import CONFIG, KEY, Bench, Decision, Refund, thread
 
 
 class State(TypedDict):
@@ -65,3 +65,44 @@ def test_an_answer_to_a_question_that_new_input_has_replaced_meanwhile_is_still_
 
     with pytest.raises(PauseSuperseded):
         adapter.answer(token, {"approved": True})
+
+
+@pytest.mark.parametrize("asks_on", [False, True])
+async def test_an_answer_that_comes_while_the_run_goes_on_without_its_question_is_told_as_unused(
+    bench: Bench, asks_on: bool
+) -> None:
+    point, asks, answered = bench.refunds(), [True], []
+
+    def drifts(state: State) -> dict[str, Any]:
+        if asks[0]:
+            point.pause(Refund(order="drifts", amount=1))
+        else:
+            answered.append(adapter.answer(tokens["drifts"], {"approved": True}))  # a webhook, at this moment
+        return {"log": ["drifts"]}
+
+    async def adrifts(state: State) -> dict[str, Any]:
+        if asks[0]:
+            point.pause(Refund(order="drifts", amount=1))
+        else:
+            answered.append(await adapter.aanswer(tokens["drifts"], {"approved": True}))
+        return {"log": ["drifts"]}
+
+    def beside(state: State) -> dict[str, Any]:
+        return {"log": [point.pause(Refund(order="beside", amount=1)).note]}
+
+    def after(state: State) -> dict[str, Any]:
+        return {"log": [point.pause(Refund(order="after", amount=1)).note] if asks_on else []}
+
+    builder = StateGraph(State).add_node("drifts", adrifts if bench.mode == "async" else drifts)
+    builder.add_node("beside", beside).add_node("after", after).add_edge(["drifts", "beside"], "after")
+    graph, adapter = bench.compile(builder.add_edge(START, "drifts").add_edge(START, "beside"))
+    await bench.call(graph, "invoke", {"log": []}, thread())
+    tokens = {event.payload["order"]: event.pause_token for event in await bench.call(adapter, "pending")}
+    asks[0] = False
+
+    await bench.call(adapter, "answer", tokens["beside"], {"approved": True, "note": "yes"})
+    delivery = await bench.call(adapter, "deliver", "t1")
+
+    assert delivery.unused == (answered[0].interrupt_id,)
+    assert len(delivery.applied) == 1
+    assert [event.payload["order"] for event in delivery.open] == (["after"] if asks_on else [])

@@ -15,6 +15,10 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # What needs the table for itself comes first: asked for later, PostgreSQL finds a deadlock with every worker that has read
+    # the table and is about to write it.
+    op.drop_index("interrupt_pauses_by_tenant", "interrupt_pauses")
+    op.drop_index("interrupt_pauses_by_thread", "interrupt_pauses")
     pending = sa.text("state = 'pending'")
     op.create_index(
         "interrupt_pauses_open",
@@ -24,8 +28,6 @@ def upgrade() -> None:
         postgresql_where=pending,
     )
     op.create_index("interrupt_pauses_of_thread", "interrupt_pauses", ["thread_id"])
-    op.drop_index("interrupt_pauses_by_tenant", "interrupt_pauses")
-    op.drop_index("interrupt_pauses_by_thread", "interrupt_pauses")
 
 
 def downgrade() -> None:
