@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
-from symfonic_interrupts.store.engines import is_async_engine, make_engine, refuse_memory, shown_url
+from symfonic_interrupts.store.engines import is_async_engine, make_engine, refuse_autocommit, refuse_memory, shown_url
 from symfonic_interrupts.store.failures import StoreErrors, is_stale
 from symfonic_interrupts.store.versions import check_version, create_tables, version_of
 
@@ -166,7 +166,7 @@ class Database:
         """
         self.check_sync()
         with StoreErrors():
-            self._schema_ready = self._knows(self._transact(version_of))
+            self._schema_ready = self._knows(self._transact(self._first_look))
             if not self._schema_ready:
                 self._transact(create_tables)
                 self._schema_ready = True
@@ -178,7 +178,7 @@ class Database:
             await asyncio.to_thread(self.create_schema)
             return
         with StoreErrors():
-            self._schema_ready = self._knows(await self._atransact(version_of))
+            self._schema_ready = self._knows(await self._atransact(self._first_look))
             if not self._schema_ready:
                 await self._atransact(create_tables)
                 self._schema_ready = True
@@ -192,14 +192,19 @@ class Database:
                 self.create_schema()
                 return
             with StoreErrors():
-                self._schema_ready = self._knows(self._transact(version_of), required=True)
+                self._schema_ready = self._knows(self._transact(self._first_look), required=True)
 
     async def _aprepare(self) -> None:
         if self.dialect == "sqlite":
             await self.acreate_schema()
             return
         with StoreErrors():
-            self._schema_ready = self._knows(await self._atransact(version_of), required=True)
+            self._schema_ready = self._knows(await self._atransact(self._first_look), required=True)
+
+    def _first_look(self, connection: sa.Connection) -> str | None:
+        if not self._owns_engine:
+            refuse_autocommit(connection)
+        return version_of(connection)
 
     @staticmethod
     def _knows(version: str | None, *, required: bool = False) -> bool:

@@ -91,6 +91,18 @@ def refuse_memory(engine: sa.Engine) -> None:
         )
 
 
+def refuse_autocommit(connection: sa.Connection) -> None:
+    """Raise StoreError for an application's engine in AUTOCOMMIT: where it dies, a token could be spent without its answer."""
+    proxied: Any = connection.connection
+    begun = (
+        connection.dialect.name == "sqlite" and proxied.driver_connection.in_transaction
+    )  # by a "begin" event of its own
+    if not begun and connection.dialect.detect_autocommit_setting(proxied.dbapi_connection):
+        raise StoreError(
+            "store: this engine is in AUTOCOMMIT, and a pause needs transactions; give one with another isolation level"
+        )
+
+
 def _is_in_memory(url: sa.URL) -> bool:
     name = url.database or ""
     return name in ("", ":memory:") or name.startswith("file::memory:") or url.query.get("mode") == "memory"

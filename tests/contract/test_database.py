@@ -203,6 +203,43 @@ def test_an_applications_connection_keeps_its_isolation_level(postgres_url: str)
     engine.dispose()
 
 
+@pytest.mark.parametrize("way", ["created so", "an option", "the driver"])
+async def test_an_applications_engine_in_autocommit_is_refused_at_first_use(store_url: str, way: str) -> None:
+    """There each statement of an answer would stand for itself."""
+    aurl = store_url.replace("sqlite:", "sqlite+aiosqlite:", 1)
+    options = {"isolation_level": "AUTOCOMMIT"} if way == "created so" else {}
+    engine, aengine = sa.create_engine(store_url, **options), create_async_engine(aurl, **options)
+    if way == "the driver" and store_url.startswith("sqlite"):
+        for each in (engine, aengine.sync_engine):
+            sa.event.listen(each, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    elif way != "created so":
+        engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        aengine = aengine.execution_options(isolation_level="AUTOCOMMIT")
+    database, adatabase = Database(engine, clock=system_clock), Database(aengine, clock=system_clock)
+
+    with pytest.raises(StoreError, match="in AUTOCOMMIT, and a pause needs transactions") as refused:
+        database.create_schema()
+    with pytest.raises(StoreError, match="in AUTOCOMMIT"):
+        await adatabase.acreate_schema()
+    with pytest.raises(StoreError, match="in AUTOCOMMIT"):
+        await adatabase.arun(Operations(system_clock).load_thread, "default", "t1")
+
+    assert refused.value.retryable is False
+    assert not sa.inspect(engine).has_table("interrupt_pauses")
+    await aengine.dispose()
+    engine.dispose()
+
+
+def test_an_sqlite_engine_whose_own_events_begin_its_transactions_is_used(sqlite_url: str) -> None:
+    engine = sa.create_engine(sqlite_url)
+    sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+
+    use(Database(engine, clock=system_clock))
+
+    engine.dispose()
+
+
 async def test_a_sync_call_of_an_async_engine_is_refused_and_says_what_to_give(store: Store) -> None:
     reading = (store.operations.load_thread, "default", "t1")
     if not store.database.async_only:
