@@ -74,7 +74,8 @@ class Statements:
         in_thread = (_P.graph == bindparam("graph"), _P.thread_id == bindparam("thread_id"))
         # `the_`: SQLAlchemy keeps column names for the values of an UPDATE
         of_thread = (_P.graph == bindparam("the_graph"), _P.thread_id == bindparam("the_thread"))
-        older: Any = _checkpoint_order(self.is_postgres) < bindparam("the_checkpoint")
+        # LangGraph's checkpoint ids are UUIDv6: their byte order is their age
+        older: Any = _bytes_of(_P.checkpoint_id, self.is_postgres) < bindparam("the_checkpoint")
 
         # -- opening
         self.open_pause = self._insert(pauses).values(**PLACEHOLDER).on_conflict_do_nothing().returning(_P.id)
@@ -299,7 +300,9 @@ class Statements:
         values = [
             now if c == "at" else _P.jti if c == "jti" else bindparam(f"c_{c}", type_=_C[c].type) for c in _CLAIMED
         ]
-        rows = sa.select(*values).select_from(pauses).where(*PENDING, *where)
+        # whoever spends several tokens does so in one order: two that want the same ones wait for each other once, not for ever
+        in_order = _bytes_of(_P.jti, self.is_postgres)
+        rows = sa.select(*values).select_from(pauses).where(*PENDING, *where).order_by(in_order)
         return (
             self._insert(consumed_tokens)
             .from_select(list(_CLAIMED), rows)
@@ -315,6 +318,6 @@ def _as_number(xid: Any) -> Any:
     return sa.cast(sa.cast(xid, sa.Text), sa.BigInteger)  # PostgreSQL has no cast from xid8 to bigint
 
 
-def _checkpoint_order(is_postgres: bool) -> Any:
-    # LangGraph's checkpoint ids are UUIDv6: their byte order is their age, whatever the database's collation.
-    return _P.checkpoint_id.collate("C") if is_postgres else _P.checkpoint_id
+def _bytes_of(column: Any, is_postgres: bool) -> Any:
+    """The column, compared by its bytes whatever the database's collation."""
+    return column.collate("C") if is_postgres else column
