@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -151,6 +152,14 @@ def make_shop(folder: Path, store: str, checkpoints: str) -> Shop:
             "LOGNAME": "kim",
         },
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Whoever is started in the background has SIGINT ignored, and so would all commands that the tests start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
