@@ -622,6 +622,7 @@ class History(RuleBasedStateMachine):
         """After a death has been mended: which questions the run has now. It may have been begun anew.
 
         What was left behind just when the process died may still be listed; whoever answers it is told, and it is closed.
+        Where its time is over it is not listed, and the thread's next delivery closes it.
         """
         at.died = ""
         stands = {interrupt.value["interrupt_id"] for interrupt in self.graph.get_state(at.config).interrupts}
@@ -632,6 +633,10 @@ class History(RuleBasedStateMachine):
                     self.adapter.answer(event.pause_token, yes("too late"))
         for interrupt_id in stands - listed.keys() - {q.interrupt_id for q in self.questions}:
             self.adapter.reissue(interrupt_id)  # its time was over before anybody saw it
+        left = {q.interrupt_id for q in self.questions if (q.thread, q.status) == (at.name, "superseded")}
+        pending = self.rows("SELECT interrupt_id FROM interrupt_pauses WHERE graph = :graph AND state = 'pending'")
+        if not left.isdisjoint(row.interrupt_id for row in pending):
+            self.adapter.deliver(at.name)
         rows = self.rows("SELECT interrupt_id, state FROM interrupt_pauses WHERE graph = :graph")
         states = {row.interrupt_id: row.state for row in rows}
         for label, question in list(at.questions.items()):
