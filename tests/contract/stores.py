@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -151,6 +152,19 @@ def _hurry(engine: sa.Engine) -> None:
         engine.dialect.name == "sqlite"
     ):  # an application's engine keeps SQLite's slow journal: no need to wait for disks
         sa.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF").close())
+
+
+def wait_until_blocked(url: str, call: Future[Any], statement: str) -> None:
+    """Return when a statement like this one waits for another session's lock (PostgreSQL), as `call` is expected to."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE :statement"
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    give_up = time.monotonic() + 20
+    with engine.connect() as connection:
+        while not connection.execute(sa.text(waiting), {"statement": statement}).scalar():
+            assert not call.done(), "it did not wait"
+            assert time.monotonic() < give_up, "it neither waited nor ended"
+            wait([call], timeout=0.05)
+    engine.dispose()
 
 
 _numbers = itertools.count(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -13,7 +12,7 @@ from symfonic_interrupts.clock import system_clock
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
 from symfonic_interrupts.store.schema import metadata
-from tests.contract.stores import ASKED, Store, answer_claim, checkpoint, pause_row, told
+from tests.contract.stores import ASKED, Store, answer_claim, checkpoint, pause_row, told, wait_until_blocked
 
 EVENTS = "SELECT type, interrupt_id, thread_id FROM interrupt_events WHERE type <> 'interrupt' ORDER BY id"
 
@@ -157,15 +156,12 @@ def test_answers_to_many_questions_and_what_closes_them_all_do_not_wait_for_each
 ) -> None:
     """Both spend the same tokens. The one has spent the first and is about to spend the second when the other begins."""
     operations = Operations(system_clock)
-    rows = [
-        pause_row(leaf_task_id=task, checkpoint_id=checkpoint(1)) for task in ("z", "a")
-    ]  # found in the other order
+    tasks = ("z", "a")  # an index finds them in the other order
+    rows = [pause_row(leaf_task_id=task, checkpoint_id=checkpoint(1)) for task in tasks]
     answering, closing = sa.create_engine(postgres_url), sa.create_engine(postgres_url)
-    watch = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     metadata.create_all(answering)
     with answering.begin() as connection:
         operations.open_pauses(connection, [(row, ASKED) for row in rows], lambda found: found)
-    locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO%%'"
     others = {"advance": ("default", "t1", checkpoint(2)), "revoke_thread": ("default", "t1")}
 
     def close() -> Any:
@@ -175,10 +171,7 @@ def test_answers_to_many_questions_and_what_closes_them_all_do_not_wait_for_each
     def close_now(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO interrupt_consumed_tokens") and not other:
             other.append(pool.submit(close))
-            with watch.connect() as connection:
-                until = time.monotonic() + 20
-                while not connection.exec_driver_sql(locked).scalar() and time.monotonic() < until:
-                    wait(other, timeout=0.05)
+            wait_until_blocked(postgres_url, other[0], "INSERT INTO interrupt_consumed_tokens%")
 
     other: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
@@ -187,8 +180,8 @@ def test_answers_to_many_questions_and_what_closes_them_all_do_not_wait_for_each
             answers = [(row, answer_claim(), told("answered")) for row in rows]
             times = operations.answer_all(connection, answers)
         other[0].result(20)
-    for engine in (answering, closing, watch):
-        engine.dispose()
+    answering.dispose()
+    closing.dispose()
 
     assert len(times) == 2
 

@@ -88,42 +88,34 @@ def steps_of(work: Callable[[sa.Connection], Any], connection: sa.Connection) ->
     return taken
 
 
+def steps_after(count: int, url: str, name: str, **changes: Any) -> int:
+    """The instructions of this work on a new SQLite store, after so many pauses have ended."""
+    engine = sa.create_engine(url)
+    metadata.drop_all(engine)
+    metadata.create_all(engine)
+    with engine.connect() as connection:
+        past(connection, count, **changes)
+        present(connection)
+        connection.commit()
+        steps = steps_of(WORK[name], connection)
+    engine.dispose()
+    return steps
+
+
 @pytest.mark.parametrize("name", WORK)
 def test_sqlite_does_the_same_work_after_20_pauses_and_after_2000(name: str, sqlite_url: str) -> None:
-    steps = {}
-    for count in (FEW, MANY):
-        engine = sa.create_engine(sqlite_url)
-        metadata.drop_all(engine)
-        metadata.create_all(engine)
-        with engine.connect() as connection:
-            past(connection, count)
-            present(connection)
-            connection.commit()
-            WORK[name](connection)  # statements are compiled now
-            connection.rollback()
-            steps[count] = steps_of(WORK[name], connection)
-        engine.dispose()
+    few = steps_after(FEW, sqlite_url, name)
 
-    assert steps[FEW] > 0
-    assert steps[MANY] == steps[FEW]
+    assert few > 0
+    assert steps_after(MANY, sqlite_url, name) == few
 
 
 @pytest.mark.parametrize("name", ["of a thread", "a newer checkpoint", "the end of a delivery"])
 def test_sqlite_does_the_same_work_in_a_thread_that_has_asked_often(name: str, sqlite_url: str) -> None:
-    steps = {}
-    for count in (FEW, MANY):
-        engine = sa.create_engine(sqlite_url)
-        metadata.drop_all(engine)
-        metadata.create_all(engine)
-        with engine.connect() as connection:
-            past(connection, count, thread_id="open")
-            present(connection)
-            connection.commit()
-            steps[count] = steps_of(WORK[name], connection)
-        engine.dispose()
+    few = steps_after(FEW, sqlite_url, name, thread_id="open")
 
-    assert steps[FEW] > 0
-    assert steps[MANY] == steps[FEW]
+    assert few > 0
+    assert steps_after(MANY, sqlite_url, name, thread_id="open") == few
 
 
 def _note(asked: list[tuple[str, Any]], _connection: Any, _cursor: Any, text: str, given: Any, *_: Any) -> None:

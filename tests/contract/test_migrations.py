@@ -6,9 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from symfonic_interrupts.store.schema import metadata, pauses
 from symfonic_interrupts.tokens.receipt import Receipt
 from tests.contract.frozen.make import FOLDER, KEY, open_frozen
 from tests.contract.graphs import open_saver
-from tests.contract.stores import answer_claim, pause_row, told
+from tests.contract.stores import answer_claim, pause_row, told, wait_until_blocked
 from tests.contract.workers import ROOT
 from tests.harness import SetClock, thread
 
@@ -265,7 +264,7 @@ def test_an_upgrade_waits_for_whoever_makes_or_changes_the_schema(look: Look, st
 def test_an_upgrade_and_a_worker_in_the_middle_of_an_answer_do_not_wait_for_each_other(postgres_url: str) -> None:
     """The worker has read the pauses and is about to change one; the upgrade wants the table."""
     operations, row = Operations(system_clock), pause_row()
-    worker, watch = sa.create_engine(postgres_url), sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    worker = sa.create_engine(postgres_url)
     config = Config()
     config.set_main_option("path_separator", "os")
     config.set_main_option("script_location", MIGRATIONS)
@@ -274,15 +273,11 @@ def test_an_upgrade_and_a_worker_in_the_middle_of_an_answer_do_not_wait_for_each
         command.upgrade(config, "0001")
     with worker.begin() as connection:
         operations.open_pauses(connection, [(row, ("interrupt", {}))], lambda found: found)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%INDEX%%'"
 
     def upgrade_now(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO interrupt_consumed_tokens") and not upgrading:
             upgrading.append(pool.submit(migrations.upgrade, postgres_url))
-            with watch.connect() as connection:
-                until = time.monotonic() + 20
-                while not connection.exec_driver_sql(waiting).scalar() and time.monotonic() < until:
-                    wait(upgrading, timeout=0.05)
+            wait_until_blocked(postgres_url, upgrading[0], "%INDEX%")
 
     upgrading: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
@@ -291,7 +286,6 @@ def test_an_upgrade_and_a_worker_in_the_middle_of_an_answer_do_not_wait_for_each
             answered = operations.answer(connection, row, answer_claim(), told("answered"))
         version = upgrading[0].result(20)
     worker.dispose()
-    watch.dispose()
 
     assert answered is not None
     assert version == HEAD
