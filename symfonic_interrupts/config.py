@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -29,6 +29,8 @@ class FrameworkConfig:
         clock_skew: how far apart two machines' clocks may be.
         lease_ttl: how long a worker holds a thread without renewing; it renews every third of it.
         lease_wait: how long `deliver` waits for another worker's thread before `ThreadBusy`.
+        on_swallowed: what happens where a node finishes although a pause in it was swallowed (by `except Exception`, say).
+            "ask": it is asked all the same, or the run fails with `PauseSwallowed`. "warn": it is only told of.
         max_token_bytes, max_payload_bytes, max_response_bytes: limits, in bytes of UTF-8 JSON.
 
     Raises:
@@ -45,6 +47,7 @@ class FrameworkConfig:
     clock_skew: timedelta = timedelta(seconds=60)
     lease_ttl: timedelta = timedelta(seconds=30)
     lease_wait: timedelta = timedelta(seconds=45)
+    on_swallowed: Literal["ask", "warn"] = "ask"
     max_token_bytes: int = 2048
     max_payload_bytes: int = 1024 * 1024
     max_response_bytes: int = 4 * 1024 * 1024
@@ -64,6 +67,8 @@ class FrameworkConfig:
         for name in ("max_token_bytes", "max_payload_bytes", "max_response_bytes"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise RegistrationError(f"FrameworkConfig.{name} must be a whole number of bytes, at least 1")
+        if self.on_swallowed not in ("ask", "warn"):
+            raise RegistrationError('FrameworkConfig.on_swallowed must be "ask" or "warn"')
         for name in ("issuer", "audience"):
             if not isinstance(getattr(self, name), str) or not 1 <= len(getattr(self, name)) <= 100:
                 raise RegistrationError(f"FrameworkConfig.{name} must be a string of 1 to 100 characters")

@@ -9,9 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
+from langgraph.errors import GraphBubbleUp as _GraphBubbleUp
 
-class InterruptError(Exception):
-    """Base of all errors of symfonic_interrupts.
+
+class InterruptError(RuntimeError):
+    """Base of all errors of symfonic_interrupts. A `RuntimeError`: servers that pass on known kinds only show its message.
 
     Attributes:
         code: stable machine-readable name of the kind of error.
@@ -181,6 +183,27 @@ class ReceiptInvalid(InterruptError):
 
     code = "receipt_invalid"
     http_status = 403
+
+
+class ResumeRefused(InterruptError, _GraphBubbleUp):
+    """A resume brought a node something that did not come through the adapter. The pause stays open, and its token works.
+
+    LangGraph passes it by error handlers and retry policies: neither may go on without the answer.
+    """
+
+    code = "resume_refused"
+    http_status = 409
+    recorded = False
+
+
+class PauseSwallowed(InterruptError, _GraphBubbleUp):
+    """A node finished although something in it had asked and was not answered, and the question cannot be asked any more.
+
+    Something between the node and the question catches `Exception`. Nothing of the node is written; let `GraphInterrupt` pass.
+    """
+
+    code = "pause_swallowed"
+    http_status = 500
 
 
 class StoreError(InterruptError):

@@ -260,6 +260,11 @@ class Registry(Mapping[str, InterruptRegistration]):
         self._by_name[registration.name] = registration
         return registration
 
+    @property
+    def covers_nodes(self) -> bool:
+        """Whether any point covers native nodes."""
+        return any(registration.nodes for registration in self._by_name.values())
+
     def named(self, name: str) -> InterruptRegistration:
         """The point of that name. Raises UnknownInterrupt."""
         try:

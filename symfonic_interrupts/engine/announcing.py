@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,39 +12,18 @@ from langgraph.runtime import get_runtime
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.questions import Remembered
 from symfonic_interrupts.engine.rows import pause_event
 from symfonic_interrupts.engine.steps import Steps, WaitFor
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.schema import PauseRow
 
-MOST_REMEMBERED = 10_000
 MOST_RUNS = 1_000
 PUT_WAIT_SECONDS = 60.0
 
 Config = Any
 """LangGraph's `RunnableConfig`, whose `configurable` has more keys than its type says."""
-
-
-class Remembered(OrderedDict[Any, Any]):
-    """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
-
-    def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        super().__init__()
-        self._most = most
-        self._noting = threading.Lock()
-
-    def note(self, key: Any, value: Any = True) -> None:
-        """Remember a value."""
-        with self._noting:
-            self[key] = value
-            while len(self) > self._most:
-                self.popitem(last=False)
-
-    def forget(self, key: Any) -> Any:
-        """The value that was remembered, which is remembered no more; or None."""
-        with self._noting:
-            return self.pop(key, None)
 
 
 class PutWatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +31,8 @@ SCOPE: str = "__symfonic_scope"
 LEASE: str = "__symfonic_lease"
 """Key of `configurable` under which a delivery hands its lease to the saver."""
 
+MOST_TOLD = 10_000
+
 TENANT_KEYS = ("tenant_id", "sub_tenant_id", "namespace")
 
 Subscriber = Callable[[ExpiryEvent], None]
@@ -51,11 +54,22 @@ class Engine:
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     failpoint: Reached = nothing
+    told: OrderedDict[Any, None] = field(default_factory=OrderedDict)
     alarm: Alarm = field(default_factory=Alarm)
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""
         return f"{self.config.audience}/{graph}"
+
+    def first_time(self, what: Any) -> bool:
+        """Whether this process tells of something for the first time, as far as it remembers."""
+        with self.lock:
+            if what in self.told:
+                return False
+            self.told[what] = None
+            while len(self.told) > MOST_TOLD:
+                self.told.popitem(last=False)
+        return True
 
     def now(self) -> datetime:
         """The process's time (UTC)."""

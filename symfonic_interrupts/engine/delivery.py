@@ -141,6 +141,8 @@ class Deliverer:
             answers = [row for together in step.resume.values() for row in together]
             tried.update(jtis_of(answers))
             keeper.sent.update(jtis_of(answers))
+            keeper.delivered |= set(jtis_of(answers))
+            keeper.rows = progress.rows
             for row in progress.rows:
                 if row["state"] == "answered" and not row["native"]:
                     keeper.expected.setdefault(row["leaf_task_id"], set()).add(row["jti"])
@@ -149,7 +151,7 @@ class Deliverer:
                 yield Keep(keeper)
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
-            command = self._command(thread_id, step)
+            command = self._command(thread_id, step, keeper)
             self._engine.failpoint("resume_started")
             keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
             keeper.reached = None
@@ -199,7 +201,8 @@ class Deliverer:
 
     # -- what the graph is called with
 
-    def _command(self, thread_id: str, step: Plan) -> Command[Any] | None:
+    def _command(self, thread_id: str, step: Plan, keeper: LeaseKeeper) -> Command[Any] | None:
+        keeper.natives, keeper.envelopes = {}, []
         if not step.resume:
             return None
         resume: dict[str, Any] = {}
@@ -209,11 +212,13 @@ class Deliverer:
                 resume[langgraph_id] = value = json.loads(answers[0].response)
                 event = used_answer_event(answers[0], None, rows[0]["run_id"])
                 place = (rows[0]["leaf_task_id"], rows[0]["slot"])
+                keeper.natives[place] = value
                 self._saver.natives.send(
                     thread_id, Sent(rows[0]["jti"], *place, value, rows[0]["checkpoint_id"], event)
                 )
             else:
-                resume[langgraph_id] = seal(answers)
+                resume[langgraph_id] = envelope = seal(answers)
+                keeper.envelopes.append(envelope)
         return Command(resume=resume)
 
     def _config(

@@ -1,12 +1,14 @@
 """The envelope: what a delivery resumes a task with, and what LangGraph's `response_schema` lets pass.
 
-It accepts authentic receipts of the running task and no more. A raw `Command(resume=...)`, and a receipt carried over from
-another task, thread or graph, fail LangGraph's own validation, so the pause stays open. Whether an answer fits the payload that
-is asked now is decided where it is taken: refusing it here would refuse it for ever.
+It accepts authentic receipts of the running task that came through the door: sent by the delivery that runs it, or loaded
+from the thread's newest checkpoint as answers that are still on their way. A raw `Command(resume=...)`, a receipt carried over
+from elsewhere, and a copy of a genuine one all fail, so the pause stays open. Whether an answer fits the payload that is asked
+now is decided where it is taken: refusing it here would refuse it for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from langgraph.config import get_config
@@ -16,6 +18,7 @@ from pydantic_core import CoreSchema
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.questions import Answer
 from symfonic_interrupts.errors import ReceiptInvalid
 from symfonic_interrupts.tokens.receipt import Receipt
@@ -28,15 +31,62 @@ def seal(answers: list[Answer]) -> dict[str, Any]:
     return {"answers": [{"response": answer.response, "receipt": answer.sealed} for answer in answers]}
 
 
+VOID: dict[str, Any] = {"answers": []}
+"""Keeps the place of a stored answer that counts no more: LangGraph tells the questions of a task apart by their place.
+Only this very object is let pass; the same from a client is refused."""
+
+
+class Loaded(list[Any]):
+    """The stored answers of a task, by slot, as the saver handed them to a run. LangGraph adds to this very list what the run
+    itself was resumed with, so all behind the first `stored` did not come from the saver.
+
+    Attributes:
+        admitted: slots of answers that may count.
+        jtis: tokens of the answers in envelopes that may count.
+    """
+
+    def __init__(self, values: Iterable[Any], *, admitted: Iterable[int] = (), jtis: Iterable[str] = ()) -> None:
+        super().__init__(values)
+        self.stored = len(self)
+        self.admitted = set(admitted)
+        self.jtis = frozenset(jtis)
+
+    def cut(self, slot: int) -> None:
+        """Drop this slot and all behind it."""
+        del self[slot:]
+        self.stored = min(self.stored, slot)
+        self.admitted = {kept for kept in self.admitted if kept < slot}
+
+
+def is_envelope(value: Any) -> bool:
+    """Whether a value has the form of an envelope."""
+    return isinstance(value, dict) and set(value) == {"answers"} and isinstance(value["answers"], list)
+
+
+def answers_in(envelope: dict[str, Any]) -> list[dict[str, Any]]:
+    """What stands in an envelope and has the form of an answer."""
+    return [a for a in envelope["answers"] if isinstance(a, dict) and isinstance(a.get("receipt"), dict)]
+
+
 def jtis_in(resume: Any) -> list[str]:
     """The tokens whose answers stand in the value of a RESUME write. Whatever is no envelope is passed over."""
-    found = []
-    for value in resume if isinstance(resume, list | tuple) else [resume]:
-        if isinstance(value, dict) and set(value) == {"answers"} and isinstance(value["answers"], list):
-            for item in value["answers"]:
-                if isinstance(item, dict) and isinstance(receipt := item.get("receipt"), dict):
-                    found.append(str(receipt.get("jti")))
-    return found
+    values = resume if isinstance(resume, list | tuple) else [resume]
+    return [str(a["receipt"].get("jti")) for value in values if is_envelope(value) for a in answers_in(value)]
+
+
+def let_in(configurable: Mapping[str, Any], graph: str) -> frozenset[str]:
+    """The tokens whose answers may enter the running task.
+
+    Raises:
+        ThreadBusy: this run is a delivery that has lost its hold on the thread.
+    """
+    loaded = names.brought(configurable)
+    jtis = loaded.jtis if isinstance(loaded, Loaded) else frozenset()
+    lease = lease_of({"configurable": configurable}, graph)
+    if lease is None:
+        return jtis
+    lease.check()
+    return jtis | lease.delivered
 
 
 class _Sealed(BaseModel):
@@ -59,7 +109,7 @@ class Envelope(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_an_envelope(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or set(value) != {"answers"} or not value["answers"]:
+        if value is not VOID and not (is_envelope(value) and value["answers"]):
             raise ValueError(REFUSED)
         return value
 
@@ -68,7 +118,9 @@ class Envelope(BaseModel):
         info = get_runtime().execution_info
         configurable = get_config()["configurable"]
         saver = names.checkpointer_of(configurable)
-        audience = self.engine.audience(str(getattr(saver, "graph", "")))
+        graph = str(getattr(saver, "graph", ""))
+        audience = self.engine.audience(graph)
+        welcome = let_in(configurable, graph) if self.answers else frozenset()
         for item in self.answers:
             try:
                 receipt = Receipt.unseal(item.receipt, self.engine.keys)
@@ -79,6 +131,8 @@ class Envelope(BaseModel):
                 raise ValueError("a receipt belongs to another task; " + REFUSED)
             if receipt.audience != audience or not receipt.covers(item.response):
                 raise ValueError("a receipt does not fit its answer; " + REFUSED)
+            if receipt.jti not in welcome:
+                raise ValueError("a receipt is a proof and not a key; " + REFUSED)
             self._opened.append(Answer(receipt, item.response, item.receipt))
         return self
 

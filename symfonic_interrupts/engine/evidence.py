@@ -77,7 +77,7 @@ def left_behind(
         ns, leaf = row["leaf_ns"], leaves[row["jti"]]
         if not ns or row["native"] or row["used_at"] is not None or leaf.finished or is_durable(row, leaf, None):
             continue
-        if is_pending(row, waiting) is None:
+        if is_pending(row, waiting, leaf) is None:
             if ns not in heads:
                 heads[ns] = yield checkpoint_at(row["thread_id"], ns)
             head = heads[ns]

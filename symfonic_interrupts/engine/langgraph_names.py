@@ -7,6 +7,7 @@ used by its public name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
@@ -22,6 +23,21 @@ TASK_ID: Final = "__pregel_task_id"
 
 STRICT_RESUME: Final = "__pregel_strict_resume"
 """Key of `configurable`: refuse unknown and consumed interrupt ids before anything is written."""
+
+TASK_NS: Final = "checkpoint_ns"
+"""Key of a task's `configurable`: the namespace of the task itself, `node:<task id>` below its parents'."""
+
+SCRATCHPAD: Final = "__pregel_scratchpad"
+"""Key of a task's `configurable`: what the task was resumed with, and how often it has called `interrupt()`."""
+
+SEND: Final = "__pregel_send"
+"""Key of a task's `configurable`: adds to the task's writes."""
+
+CALL: Final = "__pregel_call"
+"""Key of a task's `configurable`: schedules a `@task`; knows the loop that runs the task."""
+
+CACHE: Final = "__pregel_cache"
+"""Key of `configurable`: the cache of the graph, for the graphs below it."""
 
 CHECKPOINT_MAP: Final = "checkpoint_map"
 """Key of a task's `configurable`: checkpoint id by namespace, from the root graph down."""
@@ -67,7 +83,77 @@ def node_path(task_ns: str) -> str:
     return NS_END.join(part for part in parts if not part.isdigit())
 
 
+def is_below(ns: str, task_ns: str) -> bool:
+    """Whether a task at namespace `ns` is the one at `task_ns`, or runs below it. A graph with `checkpointer=True` keeps its
+    namespace without task ids."""
+    if ns == task_ns or ns.startswith(task_ns + NS_SEPARATOR):
+        return True
+    plain = NS_SEPARATOR.join(part.split(NS_END)[0] for part in task_ns.split(NS_SEPARATOR))
+    return ns.startswith(plain + NS_SEPARATOR)
+
+
 def task_ns(ns: str, node: str, task_id: str, answers: int = 0) -> str:
     """What LangGraph hashes to a task's interrupt id, given how many answers it had when it asked."""
     own = (ns + NS_SEPARATOR if ns else "") + f"{node}{NS_END}{task_id}"
     return own + (f"{NS_SEPARATOR}{answers}" if answers else "")
+
+
+def execution_info(configurable: Mapping[str, Any]) -> Any:
+    """The `ExecutionInfo` of the running task, which is one object for all that runs in one execution; None outside a task."""
+    return getattr(configurable.get(RUNTIME), "execution_info", None)
+
+
+def brought(configurable: Mapping[str, Any]) -> list[Any] | None:
+    """The values that the running task was resumed with, by slot: the very list that a saver returned, and what this run's
+    resume map added to it. None outside a task. LangGraph hands them to `interrupt()`."""
+    found = getattr(configurable.get(SCRATCHPAD), "resume", None)
+    return found if isinstance(found, list) else None
+
+
+def has_bare_resume(configurable: Mapping[str, Any]) -> bool:
+    """Whether the value of a bare `Command(resume=...)` lies ready for the next `interrupt()` of the running task."""
+    scratchpad = configurable.get(SCRATCHPAD)
+    return scratchpad is not None and scratchpad.get_null_resume(False) is not None
+
+
+def times_asked(configurable: Mapping[str, Any]) -> int:
+    """How often this execution of the task has called `interrupt()`. To be asked once, at its end: asking counts."""
+    scratchpad = configurable.get(SCRATCHPAD)
+    return 0 if scratchpad is None else int(scratchpad.interrupt_counter())
+
+
+def writes_of_task(configurable: Mapping[str, Any]) -> Any:
+    """The running task's writes, as they come; None where they cannot be seen (a node with a timeout hides them)."""
+    return getattr(configurable.get(SEND), "__self__", None)
+
+
+def cached_task(configurable: Mapping[str, Any]) -> str | None:
+    """The name of the running task, or of one around it in the same graph, whose result goes into a cache; else None.
+
+    Nodes carry a cache policy in the compiled graph; that of a `@task` is only seen here, in the loop that runs it.
+    """
+    loop = _loop_of(configurable.get(CALL))
+    if loop is None:
+        return "this task" if configurable.get(CACHE) is not None else None  # it cannot be told: not to be risked
+    own = str(configurable.get(TASK_NS, ""))
+    for task in list(loop.tasks.values()):
+        around = str(((task.config or {}).get("configurable") or {}).get(TASK_NS, ""))
+        if task.cache_key is not None and (own == around or own.startswith(around + NS_SEPARATOR)):
+            return str(task.name)
+    return None
+
+
+def _loop_of(call: Any) -> Any:
+    for _ in range(3):  # a node with a timeout has a guarded call around it
+        if isinstance(call, partial):
+            return getattr(call.keywords.get("schedule_task"), "__self__", None)
+        cells = getattr(call, "__closure__", None) or ()
+        inner = [cell.cell_contents for cell in cells if callable(cell.cell_contents)]
+        call = next((found for found in inner if isinstance(found, partial)), inner[0] if inner else None)
+    return None
+
+
+def forget_runnable(node: Any) -> None:
+    """Have a node's `bound` and `writers` put together anew: LangGraph does so once, and keeps the result."""
+    for made in ("node", "flat_writers"):
+        vars(node).pop(made, None)

@@ -33,6 +33,10 @@ class LeaseKeeper:
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
+        rows: the thread's pauses as the delivery read them last, before it ran the graph.
+        delivered: jtis of all answers that this delivery has sent.
+        natives: by (task, slot), the values that it has sent to native nodes.
+        envelopes: those that it has sent to points.
         expected: by task, jtis of the answers that it has or is sent.
         reached: the id of the newest root checkpoint that the run has stored; None where it has stored none.
     """
@@ -43,6 +47,10 @@ class LeaseKeeper:
         self.sent: set[str] = set()
         self.used: set[str] = set()
         self.writing: dict[str, concurrent.futures.Future[bool]] = {}
+        self.rows: list[PauseRow] = []
+        self.delivered: frozenset[str] = frozenset()
+        self.natives: dict[tuple[str, int], Any] = {}
+        self.envelopes: list[Any] = []
         self.expected: dict[str, set[str]] = {}
         self.reached: str | None = None
         self._engine = engine
@@ -58,6 +66,17 @@ class LeaseKeeper:
         if time.monotonic() >= self._valid_until:
             self.failed = True
             raise ThreadBusy("this worker lost its hold on the thread; another one finishes it")
+
+    def has_sent(self, task_id: str, slot: int, value: Any) -> bool:
+        """Whether this delivery has resumed the task with this value in this slot."""
+        if any(value is envelope for envelope in self.envelopes):
+            return True
+        return (task_id, slot) in self.natives and bool(self.natives[task_id, slot] == value)
+
+    @property
+    def native_slots(self) -> dict[str, int]:
+        """By task, the slot of the native answer that it is sent."""
+        return dict(self.natives.keys())
 
     @contextmanager
     def for_writing(self) -> Iterator[None]:

@@ -1,15 +1,31 @@
-"""What the saver does when a checkpoint is read: remember where threads are paused, and hand out no answer a second time."""
+"""What the saver does when a checkpoint is read: remember where threads are paused, and let a stored answer into a run only
+where it may count.
+
+LangGraph keeps the answers that a task had in the task's RESUME write, and hands them to it again when it runs again. A run
+gets from here only those that are still on their way: at the thread's newest checkpoint, with a row that says the very same.
+The rest are blanked out. A delivery knows its thread's rows; any other run that loads such a write costs one read.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
 from symfonic_interrupts.engine import langgraph_names as names
-from symfonic_interrupts.engine.announcing import Config, PutWatch, Remembered
+from symfonic_interrupts.engine.announcing import Config, PutWatch
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.envelope import jtis_in
+from symfonic_interrupts.engine.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
+from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
+from symfonic_interrupts.engine.questions import Remembered
+from symfonic_interrupts.engine.rows import stored_answer
+from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.errors import ThreadBusy
+from symfonic_interrupts.store.schema import PauseRow
 
 
 class Loader:
@@ -30,34 +46,22 @@ class Loader:
         """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
         place = (config or {}).get("configurable", {})
         if ns := place.get("checkpoint_ns", ""):
-            self._loaded.note((str(place.get("thread_id")), ns))
+            thread_id = str(place.get("thread_id"))
+            above = [
+                self._loaded.get((thread_id, ns[:end])) for end, char in enumerate(ns) if char == names.NS_SEPARATOR
+            ]
+            cached = names.cached_task(place) if names.RUNTIME in place else None
+            self._loaded.note((thread_id, ns), cached or next(filter(None, above), ""))
 
-    @staticmethod
-    def brings_answers(config: Config, found: CheckpointTuple) -> bool:
-        """Whether a root checkpoint was asked for by its id, and has answers of ours in its writes."""
-        place = config["configurable"]
-        return bool(place.get("checkpoint_id") and not place.get("checkpoint_ns", "")) and any(
-            channel == RESUME and jtis_in(value) for _, channel, value in found.pending_writes or ()
-        )
+    def loaded(self, thread_id: str, ns: str) -> bool:
+        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
+        return not ns or (thread_id, ns) in self._loaded
 
-    @staticmethod
-    def head_of(found: CheckpointTuple) -> Config:
-        """Where the newest root checkpoint of this one's thread is."""
-        return {"configurable": {"thread_id": found.config["configurable"]["thread_id"], "checkpoint_ns": ""}}
+    def cached_above(self, thread_id: str, ns: str) -> str:
+        """The name of a task around the graph at this namespace whose result goes into a cache; or an empty text."""
+        return self._loaded.get((thread_id, ns)) or ""
 
-    @staticmethod
-    def unless_left(found: CheckpointTuple, head: CheckpointTuple | None) -> CheckpointTuple:
-        """The checkpoint, without its answers where the thread has gone on from it: each was used, and counts once.
-
-        A raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers.
-        """
-        if (
-            head is None
-            or head.config["configurable"]["checkpoint_id"] == found.config["configurable"]["checkpoint_id"]
-        ):
-            return found
-        kept = [w for w in found.pending_writes or () if not (w[1] == RESUME and jtis_in(w[2]))]
-        return found._replace(pending_writes=kept)
+    # -- a checkpoint was read
 
     def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
         """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
@@ -79,15 +83,99 @@ class Loader:
             self._paused.note(key)
         if any(is_marker(i.value) for task in tasks.values() for i in task.pending):
             # LangGraph stored the refused value under the null task, and would give it to the step's next question.
-            kept = [w for w in writes if not (w[0] == names.NULL_TASK_ID and w[1] == RESUME)]
-            return found._replace(pending_writes=kept)
+            return found._replace(pending_writes=_without_bare(writes))
         return found
+
+    @staticmethod
+    def brings_answers(config: Config, found: CheckpointTuple) -> bool:
+        """Whether a run begins here, and would be handed answers that were stored with the checkpoint."""
+        return names.RUNTIME in config["configurable"] and any(
+            channel == RESUME for _, channel, _ in found.pending_writes or ()
+        )
+
+    def admit(self, config: Config, found: CheckpointTuple) -> Steps[CheckpointTuple]:
+        """The checkpoint with those of its stored answers that may enter this run.
+
+        Raises:
+            ThreadBusy: an answer may, but another worker holds the thread.
+            StoreError: the row of one was changed in the database.
+        """
+        place = found.config["configurable"]
+        thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        writes = list(found.pending_writes or ())
+        lease = lease_of(config, self._graph)
+        held = False
+        if lease is not None:
+            rows = lease.rows
+        elif not (yield from self._is_newest(config, found)):
+            # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
+            kept = [w for w in writes if not (w[1] == RESUME and w[0] != names.NULL_TASK_ID and jtis_in(w[2]))]
+            return found._replace(pending_writes=[_marked(w) for w in kept])
+        else:
+            rows, held = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
+        ours = {row["langgraph_id"] for row in rows}
+        if lease is not None or any(i.id in ours for task in read_tasks(writes).values() for i in task.pending):
+            writes = _without_bare(writes)
+        answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
+        admitted = False
+        for index, (task_id, channel, value) in enumerate(writes):
+            if channel == RESUME and task_id != names.NULL_TASK_ID:
+                of_task = [row for row in answered if row["leaf_task_id"] == task_id]
+                loaded = self._admitted(of_task, value)
+                if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
+                    loaded.cut(sent)  # what a raw resume left behind must not take the place of the answer that is sent
+                admitted = admitted or bool(loaded.admitted or loaded.jtis)
+                writes[index] = (task_id, channel, loaded)
+        if admitted and held:
+            raise ThreadBusy(
+                "another worker drives this thread with its stored answers; it, or recover(), finishes what is begun"
+            )
+        return found._replace(pending_writes=writes)
+
+    def _is_newest(self, config: Config, found: CheckpointTuple) -> Steps[bool]:
+        """Whether this is the newest checkpoint of its namespace, below the newest of the thread."""
+        asked, place = config["configurable"], found.config["configurable"]
+        ns = place.get("checkpoint_ns", "")
+        root_id = names.root_checkpoint_id(asked, "") if ns else place["checkpoint_id"]
+        if ns and asked.get("checkpoint_id"):
+            return False
+        if ns or asked.get("checkpoint_id"):
+            root: Config = {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ""}}
+            head = yield CallSaver("get_tuple", (root,))
+            return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
+        return True
+
+    def _admitted(self, rows: list[PauseRow], value: Any) -> Loaded:
+        """A task's stored answers: those that its rows still hold as answered, word for word. Others lose their content."""
+        kept: list[Any] = []
+        slots: set[int] = set()
+        jtis: set[str] = set()
+        texts = {row["jti"]: stored_answer(self._engine, row).response for row in rows}
+        points = any(not row["native"] for row in rows)
+        for slot, item in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if is_envelope(item):
+                fitting = [a for a in answers_in(item) if texts.get(a["receipt"].get("jti")) == a.get("response")]
+                jtis.update(a["receipt"]["jti"] for a in fitting)
+                kept.append({"answers": fitting} if fitting else VOID)
+                slots.update([slot] if fitting else [])
+                continue
+            if any(r["native"] and r["slot"] == slot and json.loads(texts[r["jti"]]) == item for r in rows):
+                slots.add(slot)
+            kept.append(VOID if points and slot not in slots else item)
+        return Loaded(kept, admitted=slots, jtis=jtis)
 
     def _forget_broken(self, thread_id: str) -> None:
         """What a run asked that then could not store its checkpoint is asked anew, by another task."""
         if (lost := self._puts.begun(thread_id)) is not None:
             self._engine.executions.drop(self._engine.executions.since((self._graph, thread_id), lost))
 
-    def loaded(self, thread_id: str, ns: str) -> bool:
-        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
-        return not ns or (thread_id, ns) in self._loaded
+
+def _marked(write: tuple[str, str, Any]) -> tuple[str, str, Any]:
+    task_id, channel, value = write
+    if channel != RESUME or task_id == names.NULL_TASK_ID:
+        return write
+    return task_id, channel, Loaded(value if isinstance(value, list | tuple) else [value])
+
+
+def _without_bare(writes: Iterable[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    return [w for w in writes if not (w[0] == names.NULL_TASK_ID and w[1] == RESUME)]

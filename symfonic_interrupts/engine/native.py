@@ -1,7 +1,8 @@
 """Native `interrupt()` calls in nodes that a registration covers with `nodes`.
 
 LangGraph says which task asked, not which node: the node's name is found by computing, for each registered name, the
-interrupt id that LangGraph would give it. Nothing in such a node checks a receipt, so its answer travels as plain data.
+interrupt id that LangGraph would give it. Nothing in such a node checks a receipt, so its answer travels as plain data, and the
+node's door (`door`) looks at what comes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from langgraph.types import Interrupt
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.questions import Question, interrupt_id
+from symfonic_interrupts.engine.questions import Question, Remembered, interrupt_id
+from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import AnswerEvent
 from symfonic_interrupts.registration import InterruptRegistration
 
@@ -54,6 +56,26 @@ class NativeAnswers:
         self._lock = threading.Lock()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._sent: OrderedDict[str, list[Sent]] = OrderedDict()
+        self._guarded = Remembered()
+        self._askers = Remembered()
+
+    def guarded(self, task_id: str) -> None:
+        """Note that this task passed its door."""
+        self._guarded.note(task_id)
+
+    def was_guarded(self, task_id: str) -> bool:
+        """Whether it did, as far as this process remembers."""
+        return task_id in self._guarded
+
+    def asked_by(self, langgraph_id: str, path: str) -> None:
+        """Note which node asked; a graph above it passes the same interrupt on."""
+        if self._askers.get(langgraph_id) is None:
+            self._askers.note(langgraph_id, path)
+
+    def asker(self, langgraph_id: str) -> str | None:
+        """The path of the node that asked, where its guard saw it."""
+        found: str | None = self._askers.get(langgraph_id)
+        return found
 
     def remember(self, langgraph_id: str, place: Place) -> None:
         """Note where an interrupt was seen in its own graph; the root's write names only its id."""
@@ -108,12 +130,14 @@ def native_question(
 
     Raises:
         PayloadInvalid: the interrupt's value does not fit the payload schema.
+        RegistrationError: nothing looked at what this node was resumed with.
     """
     place = config["configurable"]
     ns = place.get("checkpoint_ns", "")
-    found = _covering(engine, graph, ns, surfaced, slot, task_id)
+    found = _asked_here(engine, graph, ns, surfaced, slot, task_id)
     if found is not None:
         registration, node = found
+        _require_guard(engine, memory, graph, node, task_id)
         memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
     seen = memory.place(surfaced.id)
     if seen is None or ns:
@@ -141,9 +165,27 @@ def native_question(
     )
 
 
-def _covering(
+def covering(engine: Engine, graph: str, path: str) -> InterruptRegistration | None:
+    """The point that covers the native questions of this node."""
+    wanted = (path, f"{graph}/{path}")
+    return next((r for r in engine.registry.values() if any(node in wanted for node in r.nodes)), None)
+
+
+def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, node: str, task_id: str) -> None:
+    known = engine.graph_nodes.get(graph)
+    # a node that only exists inside a tool cannot be seen when the adapter is made
+    if memory.was_guarded(task_id) or (known is not None and node.rpartition("/")[2] not in known):
+        return
+    raise RegistrationError(
+        f"node {node!r} of graph {graph!r} asks, but it is not guarded, so anybody's resume would be taken for an answer: call"
+        " interrupts.resume_adapter(graph) in this process before the graph runs"
+    )
+
+
+def _asked_here(
     engine: Engine, graph: str, ns: str, surfaced: Interrupt, slot: int, task_id: str
 ) -> tuple[InterruptRegistration, str] | None:
+    """The registered node whose task this is, if LangGraph would give its question this id."""
     above = names.node_path(ns) if ns else ""
     for registration in engine.registry.values():
         for node in registration.nodes:

@@ -87,24 +87,34 @@ class Plan:
     homeless: list[PauseRow] = field(default_factory=list)
 
 
-Waiting = Mapping[str, Interrupt]
-"""The interrupts that stand at a checkpoint: ours by the task that asked, all by LangGraph's id."""
+Waiting = Mapping[str, Sequence[Interrupt]]
+"""The interrupts that stand at a checkpoint, by the task that waits for them."""
 
 
 def waiting_in(tasks: Tasks) -> Waiting:
     """What the tasks of a checkpoint wait for."""
-    found: dict[str, Interrupt] = {}
-    for task in tasks.values():
-        for interrupt in task.pending:
-            found.setdefault(interrupt.id, interrupt)
-            if is_marker(interrupt.value):
-                found.setdefault(interrupt.value["task_id"], interrupt)
-    return found
+    return {task_id: task.pending for task_id, task in tasks.items() if task.pending}
 
 
-def is_pending(row: PauseRow, waiting: Waiting) -> Interrupt | None:
-    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands."""
-    return waiting.get(row["langgraph_id"] if row["native"] else row["leaf_task_id"])
+def is_pending(row: PauseRow, waiting: Waiting, leaf: TaskState | None = None) -> Interrupt | None:
+    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands.
+
+    A native question may have the form of a marker, so a marker alone is not believed: LangGraph's id tells, or, for one that
+    has moved to another slot, that the task which asked has written it.
+
+    Args:
+        leaf: the task that asked, where it was read.
+    """
+    standing = waiting.get(row["task_id"], ())
+    if not row["native"]:
+        standing = [i for i in standing if is_marker(i.value) and i.value["task_id"] == row["leaf_task_id"]]
+    for interrupt in standing:
+        if interrupt.id == row["langgraph_id"]:
+            return interrupt
+    if row["native"]:
+        return None
+    written = None if leaf is None else {interrupt.id for interrupt in leaf.interrupts}
+    return next((i for i in standing if written is None or i.id in written), None)
 
 
 def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
@@ -161,7 +171,7 @@ def plan(
     for row in answered:
         leaf = leaves.get(row["jti"], TaskState())
         root = head.get(row["task_id"], TaskState())
-        pending = is_pending(row, waiting)
+        pending = is_pending(row, waiting, leaf)
         if leaf.finished:
             (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
             if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(closed, root):

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from langgraph.config import get_config
-from langgraph.errors import is_invalid_resume
+from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from symfonic_interrupts.ask_user import ASK_USER
 from symfonic_interrupts.canonical import sha256
@@ -25,7 +25,7 @@ from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.envelope import Envelope
 from symfonic_interrupts.engine.questions import Answer, Execution, Question
-from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError
+from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResumeRefused
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -210,10 +210,17 @@ class InterruptPoint(Generic[P, R]):
         }
         try:
             envelope = interrupt(marker, response_schema=self._envelope)
-        except Exception as error:
-            if is_invalid_resume(error):
-                execution.refused = error  # a resume that was refused is refused for the whole execution
+        except GraphInterrupt as asked:
+            execution.raised = asked
+            execution.surfaced.update(surfaced.id for surfaced in asked.args[0])
             raise
+        except ValidationError as error:
+            if not is_invalid_resume(error):
+                raise
+            # a resume that was refused is refused for the whole execution
+            execution.refused = ResumeRefused(f"{self.name}: {error.errors(include_input=False)[0]['msg']}")
+            execution.refused_question = question
+            raise execution.refused from error
         execution.receive(envelope.opened)
 
     def _response(self, answer: Answer) -> R:
@@ -229,15 +236,7 @@ class InterruptPoint(Generic[P, R]):
             else:
                 remedy = "its checkpointer is not from this Interrupts; wrap it: interrupts.checkpointer(saver)"
             raise RegistrationError(f"{self.name} cannot pause here: {remedy}")
-        cached = self._engine.cached_nodes.get(saver.graph, frozenset())
-        info = get_runtime().execution_info
-        if cached and info is not None:
-            path = names.node_path(info.checkpoint_ns).split(names.NS_END)
-            if any(names.NS_END.join(path[: n + 1]) in cached for n in range(len(path))):
-                raise RegistrationError(
-                    f"{self.name}: node {path[-1]!r} has a CachePolicy, so another thread could get this answer from the"
-                    " cache; remove cache_policy from the node"
-                )
+        saver.door.check_not_cached(self.name, config["configurable"])
         return saver
 
 

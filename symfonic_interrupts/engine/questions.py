@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from langgraph.errors import GraphInterrupt
 from langgraph.runtime import ExecutionInfo
 
 from symfonic_interrupts.canonical import canonical_json
@@ -25,9 +26,31 @@ from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.tokens.receipt import Receipt
 
 MOST_EXECUTIONS = 10_000
+MOST_REMEMBERED = 10_000
 
 Thread = tuple[str, str]
 """A thread of a graph: (graph's name, thread id)."""
+
+
+class Remembered(OrderedDict[Any, Any]):
+    """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        super().__init__()
+        self._most = most
+        self._noting = threading.Lock()
+
+    def note(self, key: Any, value: Any = True) -> None:
+        """Remember a value."""
+        with self._noting:
+            self[key] = value
+            while len(self) > self._most:
+                self.popitem(last=False)
+
+    def forget(self, key: Any) -> Any:
+        """The value that was remembered, which is remembered no more; or None."""
+        with self._noting:
+            return self.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +99,10 @@ class Execution:
     asked: dict[str, Question] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     refused: Exception | None = None
+    refused_question: Question | None = None
+    raised: GraphInterrupt | None = None  # as which its last question went to LangGraph
+    surfaced: set[str] = field(default_factory=set)  # LangGraph's ids of the interrupts that it really raised
+    writes: Any = None  # the task's writes, where they can be seen
     used: dict[str, Answer] = field(default_factory=dict)
     told: dict[str, AnswerEvent] = field(default_factory=dict)  # of the answers used, by jti, as far as they were made
     received: set[str] = field(default_factory=set)
@@ -118,6 +145,13 @@ class Execution:
             if answer.receipt.jti not in self.received:
                 self.received.add(answer.receipt.jti)
                 self._waiting.setdefault(answer.fits, answer)  # the first answer to a question counts
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether its task has finished, and so cannot be told anything any more. Also where that cannot be seen."""
+        if self.writes is None:
+            return True
+        return any(channel not in names.CONTROL_CHANNELS for channel, _ in list(self.writes))
 
     def unanswered(self) -> list[Question]:
         """What this execution has asked and not been told."""
@@ -165,6 +199,7 @@ class Executions:
                     task_id=names.running_task_id(configurable, info.task_id),
                     ns=names.writes_ns(configurable, info.checkpoint_id),
                     root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
+                    writes=names.writes_of_task(configurable),
                 )
                 if id(info) in self._over:
                     return found
@@ -178,6 +213,22 @@ class Executions:
         """The executions of one task; more than one only where several runs drive the same thread."""
         with self._lock:
             return [e for e in self._by_thread.get(thread, {}).values() if e.task_id == task_id]
+
+    def under(self, thread: Thread, task_ns: str) -> list[Execution]:
+        """The executions of the task at this namespace and of all tasks below it, oldest first."""
+        if thread not in self._by_thread:
+            return []
+        with self._lock:
+            found = list(self._by_thread.get(thread, {}).values())
+        return [e for e in found if names.is_below(e.info.checkpoint_ns, task_ns)]
+
+    def swallowed_under(self, thread: Thread, info: ExecutionInfo) -> list[Execution]:
+        """Of a task that has returned and of all tasks below it, the executions that asked and were not told.
+
+        Of one task only the newest counts: a node may be tried again.
+        """
+        newest = {e.task_id: e for e in self.under(thread, info.checkpoint_ns)}
+        return [e for e in newest.values() if e.refused is None and e.unanswered()]
 
     def any_of(self, thread: Thread) -> bool:
         """Whether the thread has any."""

@@ -6,7 +6,7 @@ import concurrent.futures
 import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -14,15 +14,17 @@ from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
-from symfonic_interrupts.engine.announcing import PUT_WAIT_SECONDS, Announcer, Config, PutWatch, Remembered
-from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.announcing import PUT_WAIT_SECONDS, Announcer, Config, PutWatch
+from symfonic_interrupts.engine.context import TENANT_KEYS, Engine, audit_log
+from symfonic_interrupts.engine.door import Door
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.loading import Loader
 from symfonic_interrupts.engine.native import NativeAnswers
-from symfonic_interrupts.engine.questions import Execution, take_swallowed
-from symfonic_interrupts.engine.rows import new_row, pause_record
+from symfonic_interrupts.engine.questions import Execution, Remembered, take_swallowed
+from symfonic_interrupts.engine.rows import pause_record
 from symfonic_interrupts.engine.steps import CallSaver, Steps, WaitFor, transact
 from symfonic_interrupts.engine.writing import WritesReader, Writing
+from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
@@ -39,6 +41,7 @@ class Recorder:
         self._paused = Remembered()
         self._puts = PutWatch()
         self.loading = Loader(engine, graph, self._puts, self._paused)
+        self.door = Door(engine, graph, self.loading, self.natives)
         self._announcer = Announcer(engine)
         self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters
 
@@ -182,6 +185,8 @@ class Recorder:
             self._engine.failpoint("marker_written")
         elif writing.used or writing.unused:
             self._engine.failpoint("answer_durable")
+        if writing.uncovered:
+            yield from self._tell_uncovered(config, writing.uncovered)
         if writing.finishes and not writing.asks:
             yield from self._report_swallowed(config, writing.executions)
         self._engine.executions.drop(writing.executions)
@@ -193,30 +198,29 @@ class Recorder:
                 self._engine.failpoint("event_emitted")
 
     def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
-        """Tell of questions that were asked in tasks that finished all the same: an `except Exception` took them."""
+        """Tell of questions that were asked in tasks that finished all the same: nothing stood there to ask them after all."""
+        if questions := take_swallowed(over):
+            yield from self.door.tell_swallowed(questions, str(config["configurable"]["thread_id"]))
+
+    def _tell_uncovered(self, config: Config, paths: list[str]) -> Steps[None]:
+        """Tell of native questions that no point covers, beside others that are."""
         place = config["configurable"]
-        questions = take_swallowed(over)
-        for question in questions:
-            row = new_row(
-                self._engine,
-                question,
-                graph=self._graph,
-                thread_id=str(place["thread_id"]),
-                checkpoint_id=question.leaf_checkpoint_id,
-                task_id=question.leaf_task_id,
-                langgraph_id="",
-                slot=0,
-            )
-            told = {"name": question.name, "interrupt_id": question.interrupt_id}
-            yield transact(self._engine.operations.record, row, ("interrupt_swallowed", told))
-            audit_log.warning("interrupt_swallowed %s", canonical_json(told))
-        for question in questions:  # only now: an application may have warnings raised
-            warnings.warn(
-                f"{question.name}: the pause was swallowed, so nobody is asked: something between the node and pause()"
-                " catches Exception; let GraphInterrupt pass",
-                UserWarning,
-                stacklevel=2,
-            )
+        for path in paths:
+            with suppress(ScopeRequired):
+                scope = self._engine.scope_of_run(config)
+                row = {"graph": self._graph, "thread_id": str(place["thread_id"]), "interrupt_id": "", "name": path}
+                tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+                yield transact(
+                    self._engine.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path})
+                )
+            audit_log.warning("interrupt_uncovered %s", canonical_json({"graph": self._graph, "node": path}))
+            with suppress(UserWarning):
+                warnings.warn(
+                    f"node {path!r} of graph {self._graph!r} asks by interrupt(), and no point covers it: whoever knows the"
+                    " thread may answer, and nothing is recorded. Name it in nodes= of a point",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]

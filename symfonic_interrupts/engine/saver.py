@@ -23,7 +23,7 @@ from langgraph.checkpoint.base import (
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.native import NativeAnswers
 from symfonic_interrupts.engine.recording import Recorder
-from symfonic_interrupts.engine.steps import CallSaver, Tools, aperform, perform, sync_only, transact
+from symfonic_interrupts.engine.steps import CallSaver, Steps, T, Tools, aperform, perform, sync_only, transact
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.registration import NAME_PATTERN
 
@@ -35,6 +35,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         inner: the wrapped saver; also reached by any attribute that this class does not have (`setup`, `conn`, ...).
         engine: the hub it belongs to.
         graph: the graph's name, part of its tokens' audience.
+        door: what the guards of its nodes ask.
     """
 
     def __init__(self, inner: BaseCheckpointSaver[Any], engine: Engine, *, graph: str) -> None:
@@ -54,11 +55,20 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self._recorder = Recorder(engine, inner, graph)
         self._loading = self._recorder.loading
         self._tools = Tools(engine.database, inner)
+        self.door = self._recorder.door
 
     @property
     def natives(self) -> NativeAnswers:
         """Memory of answers that deliveries of this process sent to native nodes."""
         return self._recorder.natives
+
+    def perform(self, steps: Steps[T]) -> T:
+        """Carry out what a node's door needs."""
+        return perform(steps, self._tools)
+
+    async def aperform(self, steps: Steps[T]) -> T:
+        """`perform` for coroutines."""
+        return await aperform(steps, self._tools)
 
     def keeps(self, thread_id: str, checkpoint_ns: str) -> bool:
         """Whether the (sub)graph at this namespace keeps its checkpoints here; not with `checkpointer=False`."""
@@ -124,7 +134,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self.engine.database.check_sync()
         found = self._loading.saw(config, self.inner.get_tuple(config))
         if found is not None and self._loading.brings_answers(config, found):
-            found = self._loading.unless_left(found, self.inner.get_tuple(self._loading.head_of(found)))
+            return perform(self._loading.admit(config, found), self._tools)
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -135,7 +145,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
             raise sync_only(self.inner) from None
         found = self._loading.saw(config, found)
         if found is not None and self._loading.brings_answers(config, found):
-            found = self._loading.unless_left(found, await self.inner.aget_tuple(self._loading.head_of(found)))
+            return await aperform(self._loading.admit(config, found), self._tools)
         return found
 
     def delete_thread(self, thread_id: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.guards import guard_node, unguarded
 from symfonic_interrupts.engine.point import POINT_ATTRIBUTE
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.errors import RegistrationError
@@ -31,6 +32,8 @@ def check_graph(engine: Engine, graph: Any) -> InterruptSaver:
         )
     nodes = dict(_nodes(graph))
     cached = frozenset(path for path, node in nodes.items() if getattr(node, "cache_policy", None) is not None)
+    if getattr(graph, "cache_policy", None) is not None:
+        cached |= {path for path in nodes if names.NS_END not in path}
     covered = {_path(entry) for r in engine.registry.values() for entry in r.nodes if _meant_for(entry, saver.graph)}
     for path in cached:
         if path in covered or _point_of(nodes[path]) is not None:
@@ -45,6 +48,8 @@ def check_graph(engine: Engine, graph: Any) -> InterruptSaver:
                     f"{registration.name}: nodes names {entry!r}, but graph {saver.graph!r} has no such node;"
                     f' it has {sorted(nodes)}. Where several graphs share this Interrupts, write "graph/node"'
                 )
+    for node in nodes.values():
+        guard_node(node)
     _note(engine, saver.graph, cached, frozenset(nodes))
     return saver
 
@@ -74,9 +79,9 @@ def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _point_of(node: Any) -> str | None:
-    bound = getattr(node, "bound", None)
-    steps = getattr(bound, "steps", None) or [bound]
-    for step in steps:
+    bound = unguarded(getattr(node, "bound", None))
+    for part in getattr(bound, "steps", None) or [bound]:
+        step = unguarded(part)
         for function in (getattr(step, "func", None), getattr(step, "afunc", None)):
             name = getattr(function, POINT_ATTRIBUTE, None)
             if name is not None:

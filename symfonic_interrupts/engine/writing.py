@@ -32,6 +32,7 @@ class Writing:
     used: dict[str, AnswerEvent] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
+    uncovered: list[str] = field(default_factory=list)  # paths of nodes
     asks: bool = False
     finishes: bool = False
 
@@ -82,8 +83,12 @@ class WritesReader:
         thread_id = str(place["thread_id"])
         slot = max((len(v) for c, v in writes if c == RESUME and isinstance(v, list | tuple)), default=0)
         questions: list[Question] = []
-        if is_marker(surfaced.value):
+        execution = None
+        if marked := is_marker(surfaced.value):
             execution = self._engine.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"])
+            if execution is not None and surfaced.id not in execution.surfaced:
+                execution, marked = None, False  # a native question in the form of a point's
+        if marked:
             if execution is None and is_root and surfaced.value["name"] in self._engine.registry:
                 raise StoreError(
                     "a pause cannot be opened: what its node asked is not known any more; run the thread again"
@@ -95,6 +100,8 @@ class WritesReader:
         else:
             native = native_question(self._engine, self.natives, self._graph, config, surfaced, slot, task_id)
             questions = [native] if native is not None else []
+            if native is None and self.natives.place(surfaced.id) is None:
+                self._note_uncovered(config, surfaced, writing)
             slot = native.occurrence if native is not None else slot
         for question in questions:
             row = new_row(
@@ -108,6 +115,19 @@ class WritesReader:
                 slot=slot,
             )
             writing.rows.append(row)
+
+    def _note_uncovered(self, config: Config, surfaced: Interrupt, writing: Writing) -> None:
+        """A native question that no point covers, in a graph whose other questions are covered, is likely to be forgotten."""
+        meant = (f"{self._graph}/",)
+        nodes = [node for r in self._engine.registry.values() for node in r.nodes]
+        if not any("/" not in node or node.startswith(meant) for node in nodes):
+            return
+        asker = self.natives.asker(surfaced.id)
+        if asker is None:
+            ns = config["configurable"].get("checkpoint_ns", "")
+            asker = names.node_path(ns) + names.NS_END + "?" if ns else None
+        if asker is not None and self._engine.first_time(("uncovered", self._graph, asker)):
+            writing.uncovered.append(asker)
 
     def used_in(self, execution: Execution) -> dict[str, AnswerEvent]:
         """The answers that this execution used, with the events that tell of them."""

@@ -62,6 +62,14 @@ class Queries(Transactions):
         )  # here: asked to sort, SQLite would walk through all of a thread's past
 
     @reads
+    def load_answers(self, connection: sa.Connection, graph: str, thread_id: str) -> tuple[list[PauseRow], bool]:
+        """`load_thread`, and whether a worker drives the thread now."""
+        sql, now = self._sql(connection)
+        found = connection.execute(sql.load_answers, self._in(graph, thread_id, now)).mappings()
+        rows = sorted((dict(row) for row in found), key=itemgetter("id"))
+        return rows, any(row["held"] for row in rows)
+
+    @reads
     def states_of(self, connection: sa.Connection, jtis: Sequence[str]) -> dict[str, str]:
         """The states of the pauses that have these tokens."""
         sql, _ = self._sql(connection)

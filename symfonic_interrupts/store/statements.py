@@ -250,6 +250,7 @@ class Statements:
 
         # -- recovery
         live = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id, _L.expires_at > now)
+        self.load_answers = self.load_thread.add_columns(live.label("held"))
         self.undelivered_threads = (
             sa.select(_P.thread_id)
             .where(_P.graph == bindparam("graph"), *ANSWERED, _P.used_at.is_(None), ~live)

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
-from pydantic import ValidationError
 
 from symfonic_interrupts import (
     AnswerUnused,
@@ -23,6 +22,7 @@ from symfonic_interrupts import (
     PauseNotReady,
     PauseSuperseded,
     RegistrationError,
+    ResumeRefused,
     TokenConsumed,
 )
 from symfonic_interrupts.store.schema import leases
@@ -204,7 +204,7 @@ async def test_a_goto_leaves_the_question_open_for_its_token(bench: Bench, targe
 async def test_a_resume_that_comes_with_a_goto_is_refused_and_the_question_stays(bench: Bench) -> None:
     graph, adapter, token = await one_pause(bench)
 
-    with pytest.raises(ValidationError, match="answered with its token"):
+    with pytest.raises(ResumeRefused, match="answered with its token"):
         await bench.call(graph, "invoke", Command(goto="after", resume={"approved": True, "note": "raw"}), thread())
 
     assert await asked(bench, adapter) == {"one-before": token}
@@ -217,7 +217,7 @@ async def test_an_update_that_comes_with_a_raw_resume_makes_another_question_and
     graph, adapter, token = await one_pause(bench)
     command: Command[Any] = Command(update={"log": ["slipped in"]}, resume={"approved": True, "note": "raw"})
 
-    with pytest.raises(ValidationError, match="answered with its token"):
+    with pytest.raises(ResumeRefused, match="answered with its token"):
         await bench.call(graph, "invoke", command, thread())
     await bench.call(adapter, "invoke", token, YES)  # given to what was shown before the update
 
@@ -420,7 +420,7 @@ async def test_a_copied_threads_question_gets_a_token_of_its_own_and_not_the_ori
     assert bench.states() == ["applied", "applied"]
 
 
-async def test_a_copy_made_between_two_questions_of_a_node_is_refused_the_first_answer_and_can_start_anew(
+async def test_a_copy_made_between_two_questions_of_a_node_does_not_get_the_first_answer_and_asks_anew(
     bench: Bench,
 ) -> None:
     point = bench.refunds()
@@ -433,12 +433,8 @@ async def test_a_copy_made_between_two_questions_of_a_node_is_refused_the_first_
     await bench.call(adapter, "invoke", (await asked(bench, adapter))["first"], YES)
     await copy_thread(bench, "t1", "t2")
 
-    with pytest.raises(ValidationError, match="belongs to another task"):
-        await bench.call(graph, "invoke", None, thread("t2"))
-
-    assert await asked(bench, adapter, thread_id="t2") == {}
-    await bench.call(graph, "update_state", thread("t2"), {"log": []})
     await bench.call(graph, "invoke", None, thread("t2"))
+
     assert set(await asked(bench, adapter, thread_id="t2")) == {"first"}
     second = (await asked(bench, adapter, thread_id="t1"))["second"]
     assert (await bench.call(adapter, "invoke", second, OTHER))["log"] == ["yes", "other"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from symfonic_interrupts import (
     AnswerUnused,
@@ -22,6 +22,7 @@ from symfonic_interrupts import (
     PayloadInvalid,
     RegistrationError,
     ResponseInvalid,
+    ResumeRefused,
     UnknownInterrupt,
 )
 from tests.graph.test_changes import State
@@ -329,7 +330,7 @@ async def test_an_answer_to_a_plain_interrupt_does_not_pass_where_the_node_asks_
 
     with deployed(bench, first_version) as (graph, adapter):
         (delivery,) = await bench.call(adapter, "recover")
-        assert isinstance(delivery.error, ValidationError)
+        assert isinstance(delivery.error, ResumeRefused)
         assert "answered with its token" in str(delivery.error)
         assert await log_of(bench, graph) == []
     assert bench.states() == ["answered"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -18,7 +20,7 @@ from langgraph.errors import GraphInterrupt, NodeError, NodeTimeoutError
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send
 
-from tests.harness import Bench, Refund, answers, open_bench, pauses, thread
+from tests.harness import CONFIG, Bench, Refund, answers, open_bench, pauses, thread
 
 
 class State(TypedDict):
@@ -494,11 +496,19 @@ async def noticed(bench: Bench, caplog: pytest.LogCaptureFixture, run: Any, *nam
     return result
 
 
+@pytest.fixture
+async def warning_bench(mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A bench on which a swallowed pause is only told of."""
+    async with open_bench(mode, store_url, tmp_path, replace(CONFIG, on_swallowed="warn")) as found:
+        yield found
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("nested", [False, True], ids=["in the graph", "in a subgraph"])
-async def test_a_pause_that_is_swallowed_is_reported_once_and_asks_nobody(
-    bench: Bench, caplog: pytest.LogCaptureFixture, nested: bool, durability: str
+async def test_where_it_is_only_warned_of_a_swallowed_pause_is_reported_once_and_asks_nobody(
+    warning_bench: Bench, caplog: pytest.LogCaptureFixture, nested: bool, durability: str
 ) -> None:
+    bench = warning_bench
     point = bench.refunds()
     builder = alone(lambda state: {"log": [swallowing(point, "SECRET")]})
     graph, adapter = bench.compile(alone(builder.compile()) if nested else builder)
@@ -514,9 +524,10 @@ async def test_a_pause_that_is_swallowed_is_reported_once_and_asks_nobody(
     assert len(bench.rows(SWALLOWED)) == 1
 
 
-async def test_a_second_question_that_is_swallowed_is_reported_and_the_first_answer_is_applied(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+async def test_where_it_is_only_warned_of_a_second_swallowed_question_leaves_the_first_answer_applied(
+    warning_bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    bench = warning_bench
     point, other = bench.refunds(), bench.refunds("other")
 
     def node(state: State) -> dict[str, Any]:
@@ -534,9 +545,10 @@ async def test_a_second_question_that_is_swallowed_is_reported_and_the_first_ans
     assert bench.rows(LEASES) == []
 
 
-async def test_every_swallowed_pause_of_a_run_is_reported_and_an_answered_neighbour_is_not(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+async def test_where_it_is_only_warned_of_every_swallowed_pause_is_reported_and_an_answered_neighbour_is_not(
+    warning_bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    bench = warning_bench
     first, second, good = bench.refunds("first"), bench.refunds("second"), bench.refunds("good")
     builder = StateGraph(State).add_node("a", lambda state: {"log": [swallowing(first, "a") + swallowing(second, "b")]})
     builder.add_node("b", lambda state: {"log": [good.pause(Refund(order="good", amount=1)).note]})

@@ -15,7 +15,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
-from symfonic_interrupts import Interrupts, PayloadInvalid, RegistrationError, ResponseInvalid, TokenConsumed
+from symfonic_interrupts import (
+    Interrupts,
+    PayloadInvalid,
+    RegistrationError,
+    ResponseInvalid,
+    ResumeRefused,
+    TokenConsumed,
+)
 from symfonic_interrupts.contrib.langchain import (
     HITLAction,
     HITLApprove,
@@ -385,12 +392,17 @@ async def test_a_call_that_nobody_decides_in_time_gets_the_default(bench: Bench)
     assert bench.states() == ["applied"]
 
 
-async def test_a_raw_resume_still_reaches_the_middleware_as_without_this_library(bench: Bench) -> None:
+async def test_a_raw_resume_does_not_reach_the_middleware_and_the_token_still_works(bench: Bench) -> None:
     office = Office(bench, "batched", mail())
     graph, adapter = office.open(bench)
     await bench.call(graph, "invoke", start(), thread())
 
-    output = await bench.call(graph, "invoke", Command(resume={"decisions": [{"type": "approve"}]}), thread())
+    with pytest.raises(ResumeRefused, match="answered with its token"):
+        await bench.call(graph, "invoke", Command(resume={"decisions": [{"type": "approve"}]}), thread())
+    assert office.done == []
+
+    (event,) = await bench.call(adapter, "pending")
+    output = await bench.call(adapter, "invoke", event.pause_token, {"decisions": [{"type": "approve"}]})
 
     assert office.done == [("mail", "ann", "0")]
     assert output["messages"][-1].content == "done"

@@ -11,7 +11,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, RootModel
 
-from symfonic_interrupts import PauseSuperseded, PayloadInvalid, ResponseInvalid, TokenConsumed
+from symfonic_interrupts import PauseSuperseded, PayloadInvalid, ResponseInvalid, ResumeRefused, TokenConsumed
+from symfonic_interrupts.canonical import canonical_json
 from tests.harness import Bench, Decision, Refund, answers, pauses, thread
 
 
@@ -321,18 +322,21 @@ async def test_beside_a_covered_question_an_uncovered_one_is_resumed_raw_in_any_
     assert bench.states() == ["applied"]
 
 
-async def test_a_raw_resume_of_a_covered_question_ends_its_token(bench: Bench) -> None:
+async def test_a_raw_resume_of_a_covered_question_is_refused_and_its_token_still_works(bench: Bench) -> None:
     register(bench, "gate", payload=Text, response=Text)
     graph, adapter = bench.compile(StateGraph(State).add_node("gate", asking("q")).add_edge(START, "gate"))
     await bench.call(graph, "invoke", {"log": []}, thread())
     (event,) = await bench.call(adapter, "pending")
 
-    assert (await bench.call(graph, "invoke", Command(resume="raw"), thread()))["log"] == ["raw"]
+    with pytest.raises(ResumeRefused, match="answered with its token"):
+        await bench.call(graph, "invoke", Command(resume="raw"), thread())
 
-    assert await bench.call(adapter, "pending") == []
-    with pytest.raises(PauseSuperseded):
-        await bench.call(adapter, "answer", event.pause_token, "late")
-    assert bench.states() == ["superseded"]
+    assert await bench.call(adapter, "pending") == [event]
+    assert bench.rows("SELECT body FROM interrupt_events WHERE type = 'interrupt_refused'") == [
+        (canonical_json({"code": "resume_refused", "interrupt_id": event.interrupt_id, "name": "native"}),)
+    ]
+    assert (await bench.call(adapter, "invoke", event.pause_token, "by token"))["log"] == ["by token"]
+    assert bench.states() == ["applied"]
 
 
 async def test_a_point_and_a_native_question_in_one_node_both_get_their_answers(bench: Bench) -> None:

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from symfonic_interrupts import (
     CheckpointMissing,
@@ -25,6 +25,7 @@ from symfonic_interrupts import (
     KeyRing,
     PauseSuperseded,
     ResponseInvalid,
+    ResumeRefused,
     ScopeMismatch,
     ScopeRequired,
     StoreError,
@@ -264,7 +265,7 @@ async def test_a_raw_resume_is_refused_and_then_both_questions_are_answered_by_t
             raw = {"answers": [{"response": '{"approved":true}', "receipt": {"jti": "x"}}]}
         if shape != "bare":
             raw = {interrupt.id: raw}
-        with pytest.raises(ValidationError) as refused:
+        with pytest.raises(ResumeRefused) as refused:
             await bench.call(graph, "invoke", Command(resume=raw), thread())
         assert "raw" not in str(refused.value)
         (event,) = await bench.call(adapter, "pending")
@@ -282,7 +283,7 @@ async def test_a_receipt_carried_over_from_another_thread_is_refused(bench: Benc
     (interrupt,) = (await bench.call(graph, "get_state", thread("t2"))).interrupts
     stolen = {"answers": [{"response": response, "receipt": json.loads(receipt)}]}
 
-    with pytest.raises(ValidationError, match="another task"):
+    with pytest.raises(ResumeRefused, match="another task"):
         await bench.call(graph, "invoke", Command(resume={interrupt.id: stolen}), thread("t2"))
 
     assert len(bodies) == 1

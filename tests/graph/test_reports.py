@@ -19,9 +19,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
-from pydantic import RootModel, ValidationError
+from pydantic import RootModel
 
-from symfonic_interrupts import Interrupts, KeyRing, TokenConsumed
+from symfonic_interrupts import Interrupts, KeyRing, ResumeRefused, TokenConsumed
 from tests.graph.test_changes import State
 from tests.graph.test_changes_around_a_pause import YES, asked
 from tests.harness import CONFIG, KEY, Bench, Refund, open_bench, pauses, thread
@@ -86,7 +86,7 @@ async def test_running_on_after_an_answer_does_not_give_it_to_the_next_question(
 async def test_running_on_after_a_refused_resume_gives_it_to_no_question(bench: Bench) -> None:
     graph, adapter = two_questions(bench)
     await bench.call(graph, "invoke", {"log": []}, thread())
-    with pytest.raises(ValidationError):
+    with pytest.raises(ResumeRefused):
         await bench.call(graph, "invoke", Command(resume={"approved": True, "note": "raw"}), thread())
 
     await bench.call(graph, "invoke", None, thread())

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
-from pydantic import ValidationError
 
-from symfonic_interrupts import PauseSuperseded, RegistrationError, TokenConsumed
+from symfonic_interrupts import PauseSuperseded, RegistrationError, ResumeRefused, TokenConsumed
 from tests.graph.test_changes import State, one_pause
 from tests.graph.test_changes_around_a_pause import OTHER, YES, asked, history, kinds, log_of, nested
 from tests.harness import Bench, Refund, answers, pauses, thread
@@ -105,7 +104,7 @@ async def test_an_answered_checkpoint_resumed_again_with_another_value_runs_the_
         raw = {paused.interrupts[0].id: raw}
 
     for _ in range(2):
-        with pytest.raises(ValidationError, match="answered with its token"):
+        with pytest.raises(ResumeRefused, match="answered with its token"):
             await bench.call(graph, "invoke", Command(resume=raw), paused.config, durability=durability)
 
     assert paid == ["yes"]
@@ -133,7 +132,7 @@ async def test_a_raw_resume_addressed_at_the_open_question_is_refused_and_at_an_
     states = await history(bench, graph)
     raw = {"approved": True, "note": "raw"}
 
-    with pytest.raises(ValidationError, match="answered with its token"):
+    with pytest.raises(ResumeRefused, match="answered with its token"):
         await bench.call(graph, "invoke", Command(resume=raw), states[0].config)
     assert await asked(bench, adapter) == {"one-before": old}
     await bench.call(graph, "invoke", Command(resume=raw), states[1].config)
@@ -155,7 +154,7 @@ async def test_an_earlier_answer_of_the_open_questions_node_survives_an_addresse
     await bench.call(adapter, "invoke", (await asked(bench, adapter))["first"], YES)
     head = (await bench.call(graph, "get_state", thread())).config
 
-    with pytest.raises(ValidationError, match="answered with its token"):  # the second is refused, the first is kept
+    with pytest.raises(ResumeRefused, match="answered with its token"):  # the second is refused, the first is kept
         await bench.call(graph, "invoke", Command(resume={"approved": True, "note": "raw"}), head)
 
     assert set(await asked(bench, adapter)) == {"second"}
@@ -189,7 +188,7 @@ async def test_a_raw_resume_at_the_answered_checkpoint_of_a_subgraph_does_not_ru
     graph, adapter, token, inside = await nested(bench)
     await bench.call(adapter, "invoke", token, YES)
 
-    with pytest.raises(ValidationError, match="answered with its token"):
+    with pytest.raises(ResumeRefused, match="answered with its token"):
         await bench.call(graph, "invoke", Command(resume={"approved": True, "note": "raw"}), inside)
 
     assert await log_of(bench, graph) == ["one", "one", "pre", "yes", "after"]

@@ -18,8 +18,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, RetryPolicy, Send
-from pydantic import ValidationError
 
+from symfonic_interrupts import ResumeRefused
 from tests.harness import Bench, Refund, open_bench, thread
 
 
@@ -204,7 +204,7 @@ async def test_neither_a_pause_nor_a_refused_resume_is_handled_as_a_tool_error(b
     raw: dict[str, Any] = {"approved": True, "note": "raw"}
 
     for resume in (raw, {interrupt.id: raw}):
-        with pytest.raises(ValidationError, match="answered with its token"):
+        with pytest.raises(ResumeRefused, match="answered with its token"):
             await bench.call(graph, "invoke", Command(resume=resume), thread())
         still = await bench.call(adapter, "pending")
         assert {event.pause_token for event in still} == {event.pause_token for event in asked}

@@ -22,6 +22,7 @@ DEFAULTS = {
     "lease_ttl": timedelta(seconds=30),
     "lease_wait": timedelta(seconds=45),
     "max_token_bytes": 2048,
+    "on_swallowed": "ask",
     "max_payload_bytes": 1_048_576,
     "max_response_bytes": 4_194_304,
 }

@@ -202,7 +202,7 @@ TABLE = {
         {"resume": {"L1": ["j1"]}},
     ),
     "an answer is sent to its task where the question moved to another slot": (
-        {"answered": [row()], "head": [("root", INTERRUPT, [asks("L7")])], "leaf": []},
+        {"answered": [row()], "head": [("root", INTERRUPT, [asks("L7")])], "leaf": [("leaf", INTERRUPT, [asks("L7")])]},
         {"resume": {"L7": ["j1"]}},
     ),
     "all answers of a task are sent together": (
@@ -504,15 +504,26 @@ def test_any_other_value_is_none(value: Any) -> None:
     assert not is_marker(value)
 
 
-def test_a_question_is_found_by_its_task_and_a_native_one_by_its_id() -> None:
-    native = Interrupt(value={"task_id": "leaf"}, id="L1")
+def test_a_question_is_found_by_its_id_or_in_another_slot_by_its_task() -> None:
+    native = Interrupt(value="plain", id="L1")
     ours = asks("L2")
     head = read_tasks([("root", INTERRUPT, [native, ours])])
 
-    assert is_pending(row(langgraph_id="L1"), waiting_in(head)) == ours
+    assert is_pending(row(langgraph_id="L2"), waiting_in(head)) == ours
+    assert is_pending(row(langgraph_id="L0"), waiting_in(head)) == ours
     assert is_pending(native_row(langgraph_id="L1"), waiting_in(head)) == native
-    assert is_pending(row(leaf_task_id="other"), waiting_in(head)) is None
+    assert is_pending(row(langgraph_id="L0", leaf_task_id="other"), waiting_in(head)) is None
     assert is_pending(native_row(langgraph_id="L3"), waiting_in(head)) is None
+
+
+def test_a_native_question_in_the_form_of_a_marker_is_never_taken_for_the_points() -> None:
+    beside = read_tasks([("root2", INTERRUPT, [asks("L9")]), ("root", INTERRUPT, [asks("L1")])])
+    within = read_tasks([("root", INTERRUPT, [asks("L9"), asks("L5")])])
+    leaf = read_tasks([("leaf", INTERRUPT, [asks("L5")])])["leaf"]
+
+    assert is_pending(row(langgraph_id="L1"), waiting_in(beside)) == asks("L1")
+    assert is_pending(row(langgraph_id="L1", task_id="root3"), waiting_in(beside)) is None
+    assert is_pending(row(langgraph_id="L1"), waiting_in(within), leaf) == asks("L5")
 
 
 @pytest.mark.parametrize(
