@@ -98,6 +98,11 @@ class RequestInvalid(InterruptError):
         self.errors = errors
 
 
+class TenantBusy(InterruptError):
+    code = "tenant_busy"
+    http_status = 429
+
+
 class GraphFailed(InterruptError):
     code = "graph_failed"
     http_status = 424
@@ -183,7 +188,7 @@ _TOLD = {
     422: "The answer or the request does not fit; the token is not spent",
     424: "The answer is stored, but the graph failed",
     425: "The pause is not stored yet; try again",
-    429: "The answer is stored, but another worker is driving the thread",
+    429: "The answer is stored, but another worker is driving the thread; or the tenant has too much under way, and nothing is",
     500: "The server is not set up for this",
     503: "The pause store cannot be used at present",
 }

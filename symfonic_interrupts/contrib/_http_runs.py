@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
 from symfonic_interrupts.contrib._http_problems import AfterAnswer, GraphFailed
+from symfonic_interrupts.contrib._http_shares import Shares
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import AnswerReceipt
@@ -136,6 +138,28 @@ class Run:
         self.chunks = chunks
 
 
+class Turns:
+    """Runs of one thread come one after the other. Whoever waits for its turn takes no slot of the runs."""
+
+    def __init__(self, longest: timedelta) -> None:
+        self._longest = longest.total_seconds()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, thread_id: str) -> AsyncIterator[None]:
+        """Hold the thread's turn. Raises ThreadBusy, as a lease does that another process has for so long."""
+        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        try:
+            async with asyncio.timeout(self._longest):
+                await lock.acquire()
+        except TimeoutError:
+            raise ThreadBusy("another request drives this thread, and did not finish in time") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
 class Runs:
     """Starts runs and keeps them until they end."""
 
@@ -147,23 +171,34 @@ class Runs:
         stream_mode: Sequence[str],
         run_kwargs: Callable[[str, Identity], Mapping[str, Any]] | None,
         threads: int,
+        shares: Shares,
         shutdown_wait: timedelta,
     ) -> None:
         self._adapter = adapter
+        self._shares = shares
         self._is_async: bool | None = {"async": True, "sync": False}.get(mode)
         self._stream_mode = list(stream_mode)
         self._run_kwargs = run_kwargs
-        self._limiter = anyio.CapacityLimiter(threads)
+        # apart: an answer is stored at once, however many runs there are
+        self._answering, self._running = anyio.CapacityLimiter(threads), anyio.CapacityLimiter(threads)
+        self._turns = Turns(adapter.graph.checkpointer.engine.config.lease_wait)
         self._shutdown_wait = shutdown_wait.total_seconds()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, answer: Answer, *, stream: bool = False) -> Run:
-        """Begin with an answer. The run goes on whether or not anybody waits for it."""
+        """Begin with an answer. The run goes on whether or not anybody waits for it.
+
+        Raises:
+            TenantBusy: nothing is stored.
+        """
+        scope = answer.identity.scope
+        self._shares.take(scope)
         run = Run(Chunks() if stream else None)
         run.accepted.add_done_callback(_seen)
         run.finished = asyncio.create_task(self._work(run, answer))
         run.finished.add_done_callback(_seen)
         run.finished.add_done_callback(self._tasks.discard)
+        run.finished.add_done_callback(lambda _: self._shares.give_back(scope))
         self._tasks.add(run.finished)
         return run
 
@@ -189,7 +224,8 @@ class Runs:
             return None
         run.accepted.set_result(receipt)
         try:
-            return await self._deliver(receipt, answer.identity, run.chunks)
+            async with self._turns.of(receipt.thread_id):
+                return await self._deliver(receipt, answer.identity, run.chunks)
         except Exception as error:
             raise _after(error, receipt) from None
         finally:
@@ -205,7 +241,8 @@ class Runs:
         return await self._in_thread(
             lambda: adapter.answer(
                 answer.token, answer.response, scope=who.scope, actor=who.actor, idempotency_key=answer.key
-            )
+            ),
+            self._answering,
         )
 
     async def _deliver(self, receipt: AnswerReceipt, identity: Identity, chunks: Chunks | None) -> Delivery:
@@ -218,11 +255,13 @@ class Runs:
                 async for chunk in adapter.astream_delivery(thread_id, **kwargs):
                     await chunks.put(chunk)
             else:
-                await self._in_thread(lambda: chunks.put_all(adapter.stream_delivery(thread_id, **kwargs)))
+                await self._in_thread(
+                    lambda: chunks.put_all(adapter.stream_delivery(thread_id, **kwargs)), self._running
+                )
         elif await self._runs_async():
             delivery = await adapter.adeliver(thread_id, **kwargs)
         else:
-            delivery = await self._in_thread(lambda: adapter.deliver(thread_id, **kwargs))
+            delivery = await self._in_thread(lambda: adapter.deliver(thread_id, **kwargs), self._running)
         if receipt.interrupt_id not in delivery.applied and await self._is_unused(receipt, identity):
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
         return delivery
@@ -245,9 +284,10 @@ class Runs:
                 self._is_async = True
         return self._is_async
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    @staticmethod
+    async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
         # not the server's own pool of threads: a run may take minutes, and would hold up the application's other routes
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
 
 
 def _after(error: Exception, receipt: AnswerReceipt) -> AfterAnswer:

@@ -1,7 +1,8 @@
 """A FastAPI router with which people list, look at and answer the pauses of one graph, and programs follow what happens.
 
 Who is calling comes from the application's own dependency, never from the request. GET and HEAD change nothing. No token is
-ever taken from a URL. Needs the extra: `pip install 'symfonic-interrupts[fastapi]'`.
+ever taken from a URL. What one tenant sends, however much, leaves the others their share of the process.
+Needs the extra: `pip install 'symfonic-interrupts[fastapi]'`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
+
+from pydantic import BaseModel
 
 try:
     from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -35,23 +38,20 @@ from symfonic_interrupts.contrib._http_problems import (
 )
 from symfonic_interrupts.contrib._http_requests import (
     AnswerBody,
+    Bodies,
     TokenBody,
     checked_key,
     is_of_scope,
-    read_answer,
-    read_token,
     wanted,
 )
 from symfonic_interrupts.contrib._http_runs import Answer, Identity, Mode, Run, Runs
+from symfonic_interrupts.contrib._http_shares import Shares
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import PauseView
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import PauseEvent
 
 __all__ = ["Identity", "Problem", "interrupt_router"]
-
-BODY_MARGIN = 64 * 1024
-"""Bytes that a body may have beyond `FrameworkConfig.max_response_bytes`: for the token and the JSON around the answer."""
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$"
 INTERRUPT_ID = r"^i-[0-9a-f]{12}$"
@@ -62,6 +62,7 @@ InterruptId = Annotated[str, Path(pattern=INTERRUPT_ID)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="pauses on a page")]
 After = Annotated[str | None, Query(pattern=INTERRUPT_ID, description="`next_after` of the page before")]
 OfName = Annotated[str | None, Query(pattern=NAME, description="only pauses of this point")]
+State = Annotated[Literal["pending", "failed"], Query(description="`failed`: threads that failed after an answer")]
 OfThread = Annotated[str | None, Query(pattern=TEXT, max_length=1024, description="only of this thread")]
 SubScopes = Annotated[
     bool, Query(description="also of scopes below the caller's, of points that may be answered from there")
@@ -92,11 +93,14 @@ def interrupt_router(
     stream_mode: Sequence[str] = ("updates", "custom"),
     run_kwargs: Callable[[str, Identity], Mapping[str, Any]] | None = None,
     cross_scope_output: bool = False,
-    max_body_bytes: int | None = None,
+    operator: Callable[..., Any] | None = None,
+    max_request_bytes: int = 256 * 1024,
+    runs_per_tenant: int = 32,
+    streams_per_tenant: int = 20,
     poll: timedelta = timedelta(seconds=1),
     ping: timedelta = timedelta(seconds=15),
     longest_stream: timedelta = timedelta(minutes=15),
-    threads: int = 40,
+    threads: int = 64,
     shutdown_wait: timedelta = timedelta(seconds=30),
 ) -> APIRouter:
     """The router for one adapter: `app.include_router(interrupt_router(adapter, identity=...), prefix="/refunds")`.
@@ -108,20 +112,35 @@ def interrupt_router(
         stream_mode: LangGraph's stream modes, for answers that are streamed.
         run_kwargs: (thread_id, identity) -> further keyword arguments for the graph's call.
         cross_scope_output: whoever answers from another scope is also told what the graph returned and streamed.
-        max_body_bytes: the largest body; None: `FrameworkConfig.max_response_bytes` and 64 KiB more.
+        operator: a FastAPI dependency like `identity`, for those who may also reissue and revoke the pauses of their scope.
+            None: there are no routes for it.
+        max_request_bytes: the largest body. An answer may have `FrameworkConfig.max_response_bytes` at most, too.
+        runs_per_tenant: how many answers of one tenant may be under way in this process, with the runs that follow them. A
+            further one is refused with 429 before anything is stored.
+        streams_per_tenant: how many streams of recorded events one tenant may have open in this process.
         poll: how often a stream of recorded events looks for new ones.
         ping: how often a silent stream sends a comment.
         longest_stream: a stream of recorded events ends after this time; the client connects again and is identified again.
-        threads: how many runs at once in mode "sync".
+        threads: how many runs at once in mode "sync". More than `runs_per_tenant`, so that no tenant has all of them.
         shutdown_wait: how long the application, when it ends, waits for runs that go on.
 
     Raises:
-        RegistrationError: no adapter, or an identity that is no dependency.
+        RegistrationError: no adapter, an identity or operator that is no dependency, or a limit below 1.
     """
     if not isinstance(adapter, ResumeAdapter):
         raise RegistrationError("adapter must be what Interrupts.resume_adapter() returns")
-    if not callable(identity):
-        raise RegistrationError("identity must be a FastAPI dependency: a callable that returns an Identity")
+    for word, dependency in (("identity", identity), ("operator", operator or identity)):
+        if not callable(dependency):
+            raise RegistrationError(f"{word} must be a FastAPI dependency: a callable that returns an Identity")
+    limits = {
+        "max_request_bytes": max_request_bytes,
+        "runs_per_tenant": runs_per_tenant,
+        "streams_per_tenant": streams_per_tenant,
+        "threads": threads,
+    }
+    for word, number in limits.items():
+        if type(number) is not int or number < 1:
+            raise RegistrationError(f"{word} must be a whole number, at least 1")
     if mode not in get_args(Mode):
         raise RegistrationError(f"mode must be one of {', '.join(get_args(Mode))}")
     runs = Runs(
@@ -130,16 +149,21 @@ def interrupt_router(
         stream_mode=stream_mode,
         run_kwargs=run_kwargs,
         threads=threads,
+        shares=Shares("answers", runs_per_tenant),
         shutdown_wait=shutdown_wait,
     )
-    limit = max_body_bytes or adapter.graph.checkpointer.engine.config.max_response_bytes + BODY_MARGIN
+    bodies = Bodies(max_request_bytes, adapter.verify)
+    streams = Shares("streams", streams_per_tenant)
 
-    def known(found: Any = Depends(identity)) -> Identity:  # noqa: B008  # how FastAPI is told of a dependency
-        if not isinstance(found, Identity):
-            raise RegistrationError(f"identity must return an Identity, not {type(found).__name__}")
-        return found
+    def known(word: str, dependency: Callable[..., Any]) -> Any:
+        def check(found: Any = Depends(dependency)) -> Identity:  # noqa: B008  # how FastAPI is told of a dependency
+            if not isinstance(found, Identity):
+                raise RegistrationError(f"{word} must return an Identity, not {type(found).__name__}")
+            return found
 
-    caller = Depends(known)
+        return Depends(check)
+
+    caller = known("identity", identity)
 
     async def list_pending(
         who: Identity = caller,
@@ -148,8 +172,11 @@ def interrupt_router(
         name: OfName = None,
         thread_id: OfThread = None,
         include_sub_scopes: SubScopes = False,
+        state: State = "pending",
     ) -> Response:
-        """Open pauses, newest first: go on with `next` until it is null."""
+        """Open pauses, newest first: go on with `next` until it is null. With `state=failed` what `/failed` lists."""
+        if state == "failed":
+            return await list_failed(who, limit)
         found = await adapter.apending(
             scope=who.scope,
             limit=limit,
@@ -161,6 +188,10 @@ def interrupt_router(
         chosen = {"name": name, "thread_id": thread_id, "include_sub_scopes": include_sub_scopes}
         return _page(found, {"limit": limit, **chosen})
 
+    async def list_failed(who: Identity = caller, limit: Limit = 50) -> Response:
+        """Threads of the scope whose node raised after it had taken its answer. Only a delivery by the application goes on."""
+        return _json(models.failed_page(await adapter.afailed(limit=limit, scope=who.scope)))
+
     async def show_pause(interrupt_id: InterruptId, who: Identity = caller) -> Response:
         """What is asked, the JSON Schema of the answer, and how many seconds are left."""
         view = await adapter.aview(interrupt_id, scope=who.scope)
@@ -170,7 +201,7 @@ def interrupt_router(
 
     async def inspect(request: Request, who: Identity = caller) -> Response:
         """What a token is about. The token stays as it is."""
-        sent = await read_token(request, limit)
+        sent = await bodies.token(request)
         return _json(await adapter.ainspect(sent.token, scope=who.scope))
 
     async def resume(
@@ -184,7 +215,7 @@ def interrupt_router(
 
         With `Accept: text/event-stream` the run is streamed: `accepted`, the graph's chunks and events, then `done` or `error`.
         """
-        sent = await read_answer(request, limit)
+        sent = await bodies.answer(request)
         answer = Answer(sent.token, sent.response, who, checked_key(key))
         if sent.claim("name") != name:
             await adapter.ainspect(sent.token, scope=who.scope)  # whatever else is wrong with it comes first
@@ -240,10 +271,17 @@ def interrupt_router(
             poll=poll,
             longest=longest_stream,
         )
-        cursor, found = await feed.start(last_event_id or after, replay=replay)
         if request.method == "HEAD":
+            await feed.start(last_event_id or after, replay=replay)
             return Response(headers=NO_STORE, media_type="text/event-stream")
-        return sse.event_stream(feed.messages(cursor, found), ping=ping, headers=NO_STORE)
+        streams.take(who.scope)
+        try:
+            cursor, found = await feed.start(last_event_id or after, replay=replay)
+        except BaseException:
+            streams.give_back(who.scope)
+            raise
+        messages = feed.messages(cursor, found)
+        return sse.event_stream(messages, ping=ping, headers=NO_STORE, at_end=lambda: streams.give_back(who.scope))
 
     router = APIRouter(route_class=ProblemRoute, lifespan=runs.lifespan)
 
@@ -251,9 +289,10 @@ def interrupt_router(
         router.add_api_route(path, endpoint, methods=["GET"], responses=documented, response_model=None)
         router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False, response_model=None)
 
-    read("/pending", list_pending, {200: {"model": models.PendingPage}, **problem_docs(*_READ)})
+    read("/pending", list_pending, {200: {"model": models.PendingPage | models.FailedPage}, **problem_docs(*_READ)})
+    read("/failed", list_failed, {200: {"model": models.FailedPage}, **problem_docs(*_READ)})
     read("/pending/{interrupt_id}", show_pause, {200: {"model": models.PauseDetail}, **problem_docs(*_READ, 404)})
-    read("/events", follow, {200: _EVENTS, **problem_docs(*_READ)})
+    read("/events", follow, {200: _EVENTS, **problem_docs(*_READ, 429)})
     router.add_api_route(
         "/inspect",
         inspect,
@@ -274,7 +313,42 @@ def interrupt_router(
         },
         openapi_extra=_body(AnswerBody, required=True),
     )
+    if operator is not None:
+        _operate(router, adapter, bodies, known("operator", operator))
     return router
+
+
+def _operate(router: APIRouter, adapter: ResumeAdapter, bodies: Bodies, operator: Any) -> None:
+    """What an operator may do to a pause of the own scope. Another's looks like one that there is not."""
+
+    async def reissue(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
+        """A new token for a pending or expired pause. The old one is dead; the question stays the same."""
+        sent = await bodies.small(request, models.Reissue)
+        await adapter.aview(interrupt_id, scope=who.scope)
+        ttl = None if sent.ttl_seconds is None else timedelta(seconds=sent.ttl_seconds)
+        return _json(await adapter.areissue(interrupt_id, ttl=ttl, scope=who.scope))
+
+    async def revoke(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
+        """Kill the token of a pending pause. The thread stays where it is."""
+        sent = await bodies.small(request, models.Revoke)
+        await adapter.aview(interrupt_id, scope=who.scope)
+        await adapter.arevoke(interrupt_id, reason=sent.reason, scope=who.scope)
+        return Response(status_code=204, headers=NO_STORE)
+
+    refused = problem_docs(*_READ, 404, 409, 413, 415, 425)
+    ways: list[tuple[str, Callable[..., Any], type[BaseModel], dict[int | str, dict[str, Any]]]] = [
+        ("reissue", reissue, models.Reissue, {200: {"model": models.OpenPause}}),
+        ("revoke", revoke, models.Revoke, {204: {"description": "Revoked"}}),
+    ]
+    for word, endpoint, body, documented in ways:
+        router.add_api_route(
+            f"/pending/{{interrupt_id}}/{word}",
+            endpoint,
+            methods=["POST"],
+            response_model=None,
+            responses={**documented, **refused},
+            openapi_extra=_body(body, required=body is models.Revoke),
+        )
 
 
 def _page(found: list[PauseEvent], chosen: dict[str, Any]) -> Response:
@@ -292,6 +366,6 @@ def _link(query: Mapping[str, Any]) -> str:
     return "?" + urlencode({key: json_data(value) for key, value in query.items() if value not in (None, False)})
 
 
-def _body(model: type[TokenBody], *, required: bool) -> dict[str, Any]:
+def _body(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
     schema = model.model_json_schema()
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}

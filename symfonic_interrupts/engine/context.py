@@ -14,6 +14,7 @@ from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.alarm import Alarm
 from symfonic_interrupts.engine.failpoints import Reached, nothing
 from symfonic_interrupts.engine.questions import Executions
+from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.registration import Registry
@@ -52,6 +53,7 @@ class Engine:
     lock: threading.Lock = field(default_factory=threading.Lock)
     failpoint: Reached = nothing
     alarm: Alarm = field(default_factory=Alarm)
+    checks: Threads = field(default_factory=lambda: Threads(4))  # where answers are validated
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""
