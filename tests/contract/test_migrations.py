@@ -424,12 +424,12 @@ async def test_a_store_of_another_version_is_refused_to_coroutines(look: Look, s
 
 def test_a_newer_store_is_not_brought_back(look: Look, store_url: str) -> None:
     migrations.upgrade(store_url)
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0003'")
+    look.change("UPDATE interrupt_alembic_version SET version_num = '0005'")
 
     with pytest.raises(StoreError, match="install a newer release"):
         migrations.upgrade(store_url)
 
-    assert look(STAMP) == [("0003",)]
+    assert look(STAMP) == [("0005",)]
 
 
 def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, store_url: str, database: Database) -> None:

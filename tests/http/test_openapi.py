@@ -42,7 +42,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, 
         pauses = adapter.pending()
         scope = FrameworkTenantScope("local")
         router = interrupt_router(
-            adapter, identity=lambda: Identity(scope), longest_stream=timedelta(0), max_body_bytes=10_000, mode="sync"
+            adapter,
+            identity=lambda: Identity(scope),
+            longest_stream=timedelta(0),
+            max_request_bytes=10_000,
+            mode="sync",
         )
         app = FastAPI()
         app.include_router(router, prefix="/refunds")
