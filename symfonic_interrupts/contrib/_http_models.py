@@ -47,8 +47,8 @@ class Reissue(BaseModel):
     """The body of `POST /pending/{interrupt_id}/reissue`; it may be left out."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    ttl_seconds: float | None = Field(
-        None, gt=0, le=10 * 365 * 86400, description="how long the new token lasts; null: as the point says"
+    ttl_seconds: int | None = Field(
+        None, ge=1, le=10 * 365 * 86400, description="how long the new token lasts; null: as the point says"
     )
 
 

@@ -37,6 +37,7 @@ from symfonic_interrupts.errors import (
     ThreadBusy,
     UnknownInterrupt,
 )
+from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 log = logging.getLogger("symfonic_interrupts.http")
@@ -243,6 +244,14 @@ class Runs:
                 answer.token, answer.response, scope=who.scope, actor=who.actor, idempotency_key=answer.key
             ),
             self._answering,
+        )
+
+    async def reissue(self, interrupt_id: str, ttl: timedelta | None, identity: Identity) -> PauseEvent:
+        """`ResumeAdapter.reissue`, in the way in which this graph's saver can be read."""
+        if await self._runs_async():
+            return await self._adapter.areissue(interrupt_id, ttl=ttl, scope=identity.scope)
+        return await self._in_thread(
+            lambda: self._adapter.reissue(interrupt_id, ttl=ttl, scope=identity.scope), self._answering
         )
 
     async def _deliver(self, receipt: AnswerReceipt, identity: Identity, chunks: Chunks | None) -> Delivery:

@@ -34,6 +34,7 @@ from symfonic_interrupts.contrib._http_problems import (
     NameMismatch,
     Problem,
     ProblemRoute,
+    RequestInvalid,
     problem_docs,
 )
 from symfonic_interrupts.contrib._http_requests import (
@@ -314,19 +315,24 @@ def interrupt_router(
         openapi_extra=_body(AnswerBody, required=True),
     )
     if operator is not None:
-        _operate(router, adapter, bodies, known("operator", operator))
+        _operate(router, adapter, runs, bodies, known("operator", operator))
     return router
 
 
-def _operate(router: APIRouter, adapter: ResumeAdapter, bodies: Bodies, operator: Any) -> None:
+def _operate(router: APIRouter, adapter: ResumeAdapter, runs: Runs, bodies: Bodies, operator: Any) -> None:
     """What an operator may do to a pause of the own scope. Another's looks like one that there is not."""
+    longest = adapter.graph.checkpointer.engine.config.max_ttl
 
     async def reissue(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
         """A new token for a pending or expired pause. The old one is dead; the question stays the same."""
         sent = await bodies.small(request, models.Reissue)
-        await adapter.aview(interrupt_id, scope=who.scope)
         ttl = None if sent.ttl_seconds is None else timedelta(seconds=sent.ttl_seconds)
-        return _json(await adapter.areissue(interrupt_id, ttl=ttl, scope=who.scope))
+        if ttl is not None and ttl > longest:
+            message = f"must be at most {longest.total_seconds():.0f} (FrameworkConfig.max_ttl)"
+            error = {"type": "less_than_equal", "loc": ["body", "ttl_seconds"], "msg": message}
+            raise RequestInvalid(f"ttl_seconds {message}", errors=[error])
+        await adapter.aview(interrupt_id, scope=who.scope)
+        return _json(await runs.reissue(interrupt_id, ttl, who))
 
     async def revoke(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
         """Kill the token of a pending pause. The thread stays where it is."""
@@ -336,19 +342,23 @@ def _operate(router: APIRouter, adapter: ResumeAdapter, bodies: Bodies, operator
         return Response(status_code=204, headers=NO_STORE)
 
     refused = problem_docs(*_READ, 404, 409, 413, 415, 425)
-    ways: list[tuple[str, Callable[..., Any], type[BaseModel], dict[int | str, dict[str, Any]]]] = [
-        ("reissue", reissue, models.Reissue, {200: {"model": models.OpenPause}}),
-        ("revoke", revoke, models.Revoke, {204: {"description": "Revoked"}}),
-    ]
-    for word, endpoint, body, documented in ways:
-        router.add_api_route(
-            f"/pending/{{interrupt_id}}/{word}",
-            endpoint,
-            methods=["POST"],
-            response_model=None,
-            responses={**documented, **refused},
-            openapi_extra=_body(body, required=body is models.Revoke),
-        )
+    router.add_api_route(
+        "/pending/{interrupt_id}/reissue",
+        reissue,
+        methods=["POST"],
+        response_model=None,
+        responses={200: {"model": models.OpenPause}, **refused},
+        openapi_extra=_body(models.Reissue, required=False),
+    )
+    router.add_api_route(
+        "/pending/{interrupt_id}/revoke",
+        revoke,
+        methods=["POST"],
+        status_code=204,
+        response_model=None,
+        responses=refused,
+        openapi_extra=_body(models.Revoke, required=True),
+    )
 
 
 def _page(found: list[PauseEvent], chosen: dict[str, Any]) -> Response:
