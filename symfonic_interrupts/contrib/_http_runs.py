@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
-from weakref import WeakValueDictionary
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
 from symfonic_interrupts.contrib._http_problems import AfterAnswer, GraphFailed
-from symfonic_interrupts.contrib._http_shares import Shares
+from symfonic_interrupts.contrib._http_shares import Shares, Turns
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import AnswerReceipt
@@ -137,28 +136,6 @@ class Run:
         self.accepted: asyncio.Future[AnswerReceipt] = asyncio.get_running_loop().create_future()
         self.finished: asyncio.Task[Delivery | None]
         self.chunks = chunks
-
-
-class Turns:
-    """Runs of one thread come one after the other. Whoever waits for its turn takes no slot of the runs."""
-
-    def __init__(self, longest: timedelta) -> None:
-        self._longest = longest.total_seconds()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    @asynccontextmanager
-    async def of(self, thread_id: str) -> AsyncIterator[None]:
-        """Hold the thread's turn. Raises ThreadBusy, as a lease does that another process has for so long."""
-        lock = self._locks.setdefault(thread_id, asyncio.Lock())
-        try:
-            async with asyncio.timeout(self._longest):
-                await lock.acquire()
-        except TimeoutError:
-            raise ThreadBusy("another request drives this thread, and did not finish in time") from None
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 class Runs:

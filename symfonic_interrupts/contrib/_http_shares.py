@@ -1,10 +1,16 @@
-"""How much of a process one tenant may have at a time, so that the others always get some of it."""
+"""Who may have how much of a process at a time, and in which order, so that everybody always gets some of it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from weakref import WeakValueDictionary
 
 from symfonic_interrupts.contrib._http_problems import TenantBusy
+from symfonic_interrupts.errors import ThreadBusy
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 
@@ -35,3 +41,25 @@ class Shares:
         self._taken[scope.tenant_id] -= 1
         if not self._taken[scope.tenant_id]:
             del self._taken[scope.tenant_id]
+
+
+class Turns:
+    """Runs of one thread come one after the other. Whoever waits for its turn takes no slot of the runs."""
+
+    def __init__(self, longest: timedelta) -> None:
+        self._longest = longest.total_seconds()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, thread_id: str) -> AsyncIterator[None]:
+        """Hold the thread's turn. Raises ThreadBusy, as a lease does that another process has for so long."""
+        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        try:
+            async with asyncio.timeout(self._longest):
+                await lock.acquire()
+        except TimeoutError:
+            raise ThreadBusy("another request drives this thread, and did not finish in time") from None
+        try:
+            yield
+        finally:
+            lock.release()

@@ -11,14 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 from urllib.parse import urlencode
 
-from pydantic import BaseModel
-
 try:
-    from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-    from fastapi.responses import JSONResponse
+    from fastapi import APIRouter, Depends, Request, Response
 
     from symfonic_interrupts.contrib import _http_events as sse
 except ImportError as error:
@@ -28,13 +25,33 @@ except ImportError as error:
 
 from symfonic_interrupts.contrib import _http_models as models
 from symfonic_interrupts.contrib._http_json import json_data
+from symfonic_interrupts.contrib._http_operating import add_operator_routes
+from symfonic_interrupts.contrib._http_parameters import (
+    EVENTS,
+    READ_ERRORS,
+    TOKEN_ERRORS,
+    After,
+    Cursor,
+    IdempotencyKey,
+    InterruptId,
+    LastEventId,
+    Limit,
+    Name,
+    OfName,
+    OfThread,
+    Prefer,
+    Replay,
+    State,
+    SubScopes,
+    body_docs,
+    json_response,
+)
 from symfonic_interrupts.contrib._http_problems import (
     NO_STORE,
     AfterAnswer,
     NameMismatch,
     Problem,
     ProblemRoute,
-    RequestInvalid,
     problem_docs,
 )
 from symfonic_interrupts.contrib._http_requests import (
@@ -53,37 +70,6 @@ from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import PauseEvent
 
 __all__ = ["Identity", "Problem", "interrupt_router"]
-
-NAME = r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$"
-INTERRUPT_ID = r"^i-[0-9a-f]{12}$"
-TEXT = r"^[^\x00]+$"
-
-Name = Annotated[str, Path(pattern=NAME, description="the point's name; the token must be one of its pauses")]
-InterruptId = Annotated[str, Path(pattern=INTERRUPT_ID)]
-Limit = Annotated[int, Query(ge=1, le=1000, description="pauses on a page")]
-After = Annotated[str | None, Query(pattern=INTERRUPT_ID, description="`next_after` of the page before")]
-OfName = Annotated[str | None, Query(pattern=NAME, description="only pauses of this point")]
-State = Annotated[Literal["pending", "failed"], Query(description="`failed`: threads that failed after an answer")]
-OfThread = Annotated[str | None, Query(pattern=TEXT, max_length=1024, description="only of this thread")]
-SubScopes = Annotated[
-    bool, Query(description="also of scopes below the caller's, of points that may be answered from there")
-]
-Cursor = Annotated[str | None, Query(max_length=100, description="go on after this event; `Last-Event-ID` comes first")]
-Replay = Annotated[bool, Query(description="begin with the oldest recorded event instead of the next one")]
-LastEventId = Annotated[str | None, Header(max_length=100, description="the id of the last event that was seen")]
-IdempotencyKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="the same key and answer again: the same receipt again")
-]
-Prefer = Annotated[str | None, Header(description="`respond-async`: 202 as soon as the answer is stored (RFC 7240)")]
-
-_READ = (400, 401, 403, 422, 500, 503)
-_TOKEN = (*_READ, 404, 410, 413, 415)
-_TEXT = {"type": "string"}
-_EVENT = {
-    "type": "object",
-    "properties": {"event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}, "id": _TEXT},
-}
-_EVENTS = {"description": "Server-sent events", "content": {"text/event-stream": {"itemSchema": _EVENT}}}
 
 
 def interrupt_router(
@@ -191,19 +177,19 @@ def interrupt_router(
 
     async def list_failed(who: Identity = caller, limit: Limit = 50) -> Response:
         """Threads of the scope whose node raised after it had taken its answer. Only a delivery by the application goes on."""
-        return _json(models.failed_page(await adapter.afailed(limit=limit, scope=who.scope)))
+        return json_response(models.failed_page(await adapter.afailed(limit=limit, scope=who.scope)))
 
     async def show_pause(interrupt_id: InterruptId, who: Identity = caller) -> Response:
         """What is asked, the JSON Schema of the answer, and how many seconds are left."""
         view = await adapter.aview(interrupt_id, scope=who.scope)
         listed = await adapter.apending(scope=who.scope, include_sub_scopes=True, interrupt_id=interrupt_id)
         token = listed[0].pause_token if listed else None
-        return _json({**json_data(view), "pause_token": token})
+        return json_response({**json_data(view), "pause_token": token})
 
     async def inspect(request: Request, who: Identity = caller) -> Response:
         """What a token is about. The token stays as it is."""
         sent = await bodies.token(request)
-        return _json(await adapter.ainspect(sent.token, scope=who.scope))
+        return json_response(await adapter.ainspect(sent.token, scope=who.scope))
 
     async def resume(
         request: Request,
@@ -225,7 +211,7 @@ def interrupt_router(
         run = runs.start(answer, stream=way == "stream")
         receipt = await asyncio.shield(run.accepted)
         if way == "later":
-            return _json(models.accepted(receipt), 202, {"Preference-Applied": "respond-async"})
+            return json_response(models.accepted(receipt), 202, {"Preference-Applied": "respond-async"})
         told = cross_scope_output or is_of_scope(sent.token, who.scope)
         if way == "stream":
             return sse.event_stream(streamed(run, who, told), ping=ping, headers=NO_STORE)
@@ -233,7 +219,7 @@ def interrupt_router(
         output = delivery.output if told and delivery is not None else None
         if isinstance(output, dict):  # `open` says it
             output = {part: value for part, value in output.items() if part != "__interrupt__"}
-        return _json(models.resumed(receipt, await standing(run, who), output=output))
+        return json_response(models.resumed(receipt, await standing(run, who), output=output))
 
     async def streamed(run: Run, who: Identity, told: bool) -> AsyncIterator[sse.Message]:
         yield sse.Message("accepted", models.accepted(run.accepted.result()))
@@ -290,17 +276,19 @@ def interrupt_router(
         router.add_api_route(path, endpoint, methods=["GET"], responses=documented, response_model=None)
         router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False, response_model=None)
 
-    read("/pending", list_pending, {200: {"model": models.PendingPage | models.FailedPage}, **problem_docs(*_READ)})
-    read("/failed", list_failed, {200: {"model": models.FailedPage}, **problem_docs(*_READ)})
-    read("/pending/{interrupt_id}", show_pause, {200: {"model": models.PauseDetail}, **problem_docs(*_READ, 404)})
-    read("/events", follow, {200: _EVENTS, **problem_docs(*_READ, 429)})
+    read(
+        "/pending", list_pending, {200: {"model": models.PendingPage | models.FailedPage}, **problem_docs(*READ_ERRORS)}
+    )
+    read("/failed", list_failed, {200: {"model": models.FailedPage}, **problem_docs(*READ_ERRORS)})
+    read("/pending/{interrupt_id}", show_pause, {200: {"model": models.PauseDetail}, **problem_docs(*READ_ERRORS, 404)})
+    read("/events", follow, {200: EVENTS, **problem_docs(*READ_ERRORS, 429)})
     router.add_api_route(
         "/inspect",
         inspect,
         methods=["POST"],
         response_model=None,
-        responses={200: {"model": PauseView}, **problem_docs(*_TOKEN, 409)},
-        openapi_extra=_body(TokenBody, required=False),
+        responses={200: {"model": PauseView}, **problem_docs(*TOKEN_ERRORS, 409)},
+        openapi_extra=body_docs(TokenBody, required=False),
     )
     router.add_api_route(
         "/resume/{name}",
@@ -308,74 +296,23 @@ def interrupt_router(
         methods=["POST"],
         response_model=None,
         responses={
-            200: {"model": models.ResumeResult, **_EVENTS, "description": "Answered, and the graph ran"},
+            200: {"model": models.ResumeResult, **EVENTS, "description": "Answered, and the graph ran"},
             202: {"model": models.Accepted, "description": "Answered; the graph runs by itself"},
-            **problem_docs(*_TOKEN, 409, 424, 425, 429),
+            **problem_docs(*TOKEN_ERRORS, 409, 424, 425, 429),
         },
-        openapi_extra=_body(AnswerBody, required=True),
+        openapi_extra=body_docs(AnswerBody, required=True),
     )
     if operator is not None:
-        _operate(router, adapter, runs, bodies, known("operator", operator))
+        add_operator_routes(router, adapter, runs, bodies, known("operator", operator))
     return router
-
-
-def _operate(router: APIRouter, adapter: ResumeAdapter, runs: Runs, bodies: Bodies, operator: Any) -> None:
-    """What an operator may do to a pause of the own scope. Another's looks like one that there is not."""
-    longest = adapter.graph.checkpointer.engine.config.max_ttl
-
-    async def reissue(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
-        """A new token for a pending or expired pause. The old one is dead; the question stays the same."""
-        sent = await bodies.small(request, models.Reissue)
-        ttl = None if sent.ttl_seconds is None else timedelta(seconds=sent.ttl_seconds)
-        if ttl is not None and ttl > longest:
-            message = f"must be at most {longest.total_seconds():.0f} (FrameworkConfig.max_ttl)"
-            error = {"type": "less_than_equal", "loc": ["body", "ttl_seconds"], "msg": message}
-            raise RequestInvalid(f"ttl_seconds {message}", errors=[error])
-        await adapter.aview(interrupt_id, scope=who.scope)
-        return _json(await runs.reissue(interrupt_id, ttl, who))
-
-    async def revoke(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
-        """Kill the token of a pending pause. The thread stays where it is."""
-        sent = await bodies.small(request, models.Revoke)
-        await adapter.aview(interrupt_id, scope=who.scope)
-        await adapter.arevoke(interrupt_id, reason=sent.reason, scope=who.scope)
-        return Response(status_code=204, headers=NO_STORE)
-
-    refused = problem_docs(*_READ, 404, 409, 413, 415, 425)
-    router.add_api_route(
-        "/pending/{interrupt_id}/reissue",
-        reissue,
-        methods=["POST"],
-        response_model=None,
-        responses={200: {"model": models.OpenPause}, **refused},
-        openapi_extra=_body(models.Reissue, required=False),
-    )
-    router.add_api_route(
-        "/pending/{interrupt_id}/revoke",
-        revoke,
-        methods=["POST"],
-        status_code=204,
-        response_model=None,
-        responses=refused,
-        openapi_extra=_body(models.Revoke, required=True),
-    )
 
 
 def _page(found: list[PauseEvent], chosen: dict[str, Any]) -> Response:
     after = found[-1].interrupt_id if found else None
-    return _json(
+    return json_response(
         {"items": found, "next_after": after, "next": None if after is None else _link({**chosen, "after": after})}
     )
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(json_data(content), status_code=status, headers={**NO_STORE, **(headers or {})})
-
-
 def _link(query: Mapping[str, Any]) -> str:
     return "?" + urlencode({key: json_data(value) for key, value in query.items() if value not in (None, False)})
-
-
-def _body(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
