@@ -34,6 +34,9 @@ LONGEST_KEY = 255
 LARGE = 16 * 1024
 """Bytes beyond which a body is parsed only with a genuine token, and off the event loop."""
 
+LONG_BODY = 16
+"""So many times the limit, a body that is refused is not waited for."""
+
 MOST_VALUES = 10_000
 MOST_NESTED = 100
 """What a body may hold. A few bytes of JSON can become much memory and many calls."""
@@ -209,9 +212,11 @@ def _fitted(data: Any, model: type[B]) -> B:
 
 
 async def _within(request: Request, limit: int) -> bytes:
-    refused = BodyTooLarge(f"the body must have at most {limit} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
+    given = request.headers.get("content-length", "")
+    length = int(given) if given.isdecimal() and len(given) <= 15 else None
+    endless = length is None or length > LONG_BODY * limit
+    refused = BodyTooLarge(f"the body must have at most {limit} bytes", endless=endless)
+    if length is not None and length > limit:
         raise refused
     body = bytearray()
     try:

@@ -74,7 +74,15 @@ async def test_a_body_is_not_read_beyond_the_limit(one_desk: Desk) -> None:
 
     check(unknown, 413, "body_too_large")
     check(known, 413, "body_too_large")
+    assert (unknown.headers["connection"], known.headers["connection"]) == ("close", "close")
     assert (of_unknown_length, sent) == ([0, 1, 2, 3, 4], [])
+
+
+async def test_a_body_that_is_somewhat_too_large_keeps_its_connection(one_desk: Desk) -> None:
+    reply = await one_desk.client.post(RESUME, content=b" " * 300_000, headers=JSON)
+
+    check(reply, 413, "body_too_large")
+    assert "connection" not in reply.headers
 
 
 async def test_the_limit_of_a_body_is_a_setting(one_desk: Desk) -> None:
