@@ -128,11 +128,13 @@ class Run:
 
     Attributes:
         accepted: the receipt, as soon as the answer is stored; else why it was refused.
-        finished: what the delivery did, or how it failed: AfterAnswer. None where `accepted` failed.
+        finished: what the delivery did, or how it failed: AfterAnswer. None where `accepted` failed, or another run delivers.
+        awaited: somebody is to be told what the delivery did.
         chunks: what the graph streams, where that was asked for.
     """
 
-    def __init__(self, chunks: Chunks | None) -> None:
+    def __init__(self, chunks: Chunks | None, *, awaited: bool) -> None:
+        self.awaited = awaited
         self.accepted: asyncio.Future[AnswerReceipt] = asyncio.get_running_loop().create_future()
         self.finished: asyncio.Task[Delivery | None]
         self.chunks = chunks
@@ -163,7 +165,7 @@ class Runs:
         self._shutdown_wait = shutdown_wait.total_seconds()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, answer: Answer, *, stream: bool = False) -> Run:
+    def start(self, answer: Answer, *, stream: bool = False, awaited: bool = True) -> Run:
         """Begin with an answer. The run goes on whether or not anybody waits for it.
 
         Raises:
@@ -171,7 +173,7 @@ class Runs:
         """
         scope = answer.identity.scope
         self._shares.take(scope)
-        run = Run(Chunks() if stream else None)
+        run = Run(Chunks() if stream else None, awaited=awaited)
         run.accepted.add_done_callback(_seen)
         run.finished = asyncio.create_task(self._work(run, answer))
         run.finished.add_done_callback(_seen)
@@ -201,6 +203,8 @@ class Runs:
             run.accepted.set_exception(error)
             return None
         run.accepted.set_result(receipt)
+        if not run.awaited and self._turns.will_be_run(receipt.thread_id):
+            return None
         try:
             async with self._turns.of(receipt.thread_id):
                 return await self._deliver(receipt, answer.identity, run.chunks)

@@ -49,16 +49,26 @@ class Turns:
     def __init__(self, longest: timedelta) -> None:
         self._longest = longest.total_seconds()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+
+    def will_be_run(self, thread_id: str) -> bool:
+        """Whether somebody waits for the thread's turn already: whatever is stored by now, that run delivers."""
+        return thread_id in self._waiting
 
     @asynccontextmanager
     async def of(self, thread_id: str) -> AsyncIterator[None]:
         """Hold the thread's turn. Raises ThreadBusy, as a lease does that another process has for so long."""
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        self._waiting[thread_id] += 1
         try:
             async with asyncio.timeout(self._longest):
                 await lock.acquire()
         except TimeoutError:
             raise ThreadBusy("another request drives this thread, and did not finish in time") from None
+        finally:
+            self._waiting[thread_id] -= 1
+            if not self._waiting[thread_id]:
+                del self._waiting[thread_id]
         try:
             yield
         finally:

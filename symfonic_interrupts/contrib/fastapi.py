@@ -208,7 +208,7 @@ def interrupt_router(
             await adapter.ainspect(sent.token, scope=who.scope)  # whatever else is wrong with it comes first
             raise NameMismatch("the token is of another point than the one in the path; it is not spent")
         way = wanted(request)
-        run = runs.start(answer, stream=way == "stream")
+        run = runs.start(answer, stream=way == "stream", awaited=way != "later")
         receipt = await asyncio.shield(run.accepted)
         if way == "later":
             return json_response(models.accepted(receipt), 202, {"Preference-Applied": "respond-async"})
