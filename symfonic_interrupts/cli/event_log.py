@@ -79,7 +79,7 @@ def events(
     left = float("inf") if limit is None else limit
     with opened(graph) as calls, Signals() as signals:
         if new:
-            after = calls(calls.adapter, "event_cursor")
+            after = calls(calls.adapter, "event_cursor", scope=scope)
         reader = Reader(calls, scope, include_sub_scopes, thread, after)
         while left and signals.received is None:
             found = _page(reader, int(min(left, PAGE)), follow)

@@ -5,13 +5,14 @@ A stream never holds what another scope may not see, and nothing of what it hold
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Receive, Scope, Send
 
 from symfonic_interrupts.contrib._http_json import json_data, json_text
 from symfonic_interrupts.contrib._http_problems import CursorInvalid, problem
@@ -45,9 +46,29 @@ class _Unlogged(bytes):
     __str__ = __repr__
 
 
-def event_stream(messages: AsyncIterator[Message], *, ping: timedelta, headers: dict[str, str]) -> EventSourceResponse:
+def event_stream(
+    messages: AsyncIterator[Message],
+    *,
+    ping: timedelta,
+    headers: dict[str, str],
+    at_end: Callable[[], None] = lambda: None,
+) -> EventSourceResponse:
     """The response that sends these, with pings in between that keep proxies from closing it."""
-    return EventSourceResponse(messages, ping=ping.total_seconds(), send_timeout=SEND_TIMEOUT, headers=headers)
+    found = _Stream(messages, ping=ping.total_seconds(), send_timeout=SEND_TIMEOUT, headers=headers)
+    found.at_end = at_end
+    return found
+
+
+class _Stream(EventSourceResponse):
+    """Calls `at_end` when it ends, also where the client left before the first message was asked for."""
+
+    at_end: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.at_end()
 
 
 def chunk_message(chunk: Any, scope: FrameworkTenantScope) -> Message | None:
@@ -93,7 +114,7 @@ class Feed:
         Raises:
             CursorInvalid, StoreError
         """
-        cursor = await self.adapter.aevent_cursor() if after is None and not replay else after
+        cursor = await self.adapter.aevent_cursor(scope=self.scope) if after is None and not replay else after
         return cursor, await self._read(cursor)
 
     async def messages(self, cursor: str | None, found: list[RecordedEvent]) -> AsyncIterator[Message]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.contrib._http_json import json_data
 from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
@@ -31,6 +31,34 @@ class PauseDetail(PauseView):
     pause_token: str | None = Field(None, repr=False, description="while it can be answered, and `/pending` lists it")
 
 
+class FailedThread(BaseModel):
+    """A thread whose node raised after it had taken an answer. The answer stays stored."""
+
+    thread_id: str
+
+
+class FailedPage(BaseModel):
+    """Failed threads, the longest failed first."""
+
+    items: list[FailedThread]
+
+
+class Reissue(BaseModel):
+    """The body of `POST /pending/{interrupt_id}/reissue`; it may be left out."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    ttl_seconds: int | None = Field(
+        None, ge=1, le=10 * 365 * 86400, description="how long the new token lasts; null: as the point says"
+    )
+
+
+class Revoke(BaseModel):
+    """The body of `POST /pending/{interrupt_id}/revoke`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    reason: str = Field(min_length=1, max_length=1000, pattern=r"\S", description="recorded")
+
+
 class Accepted(BaseModel):
     """The answer is stored. Its delivery goes on by itself."""
 
@@ -45,6 +73,11 @@ class ResumeResult(Accepted):
 
     output: Any = Field(description="what the graph returned; null for an answer from another scope")
     open: list[OpenPause] = Field(description="the thread's open pauses that the caller may see, newest first")
+
+
+def failed_page(found: Sequence[str]) -> dict[str, Any]:
+    """`FailedPage`, as JSON data, of what `ResumeAdapter.failed` returns."""
+    return {"items": [{"thread_id": thread_id} for thread_id in found]}
 
 
 def accepted(receipt: AnswerReceipt) -> dict[str, Any]:

@@ -80,8 +80,14 @@ class CursorInvalid(InterruptError):
 
 
 class BodyTooLarge(InterruptError):
+    """`endless`: so much of the body may still come that the connection is better closed than read to its end."""
+
     code = "body_too_large"
     http_status = 413
+
+    def __init__(self, message: str, *, endless: bool = False) -> None:
+        super().__init__(message)
+        self.endless = endless
 
 
 class MediaTypeUnsupported(InterruptError):
@@ -96,6 +102,11 @@ class RequestInvalid(InterruptError):
     def __init__(self, message: str, *, errors: list[dict[str, Any]]) -> None:
         super().__init__(message)
         self.errors = errors
+
+
+class TenantBusy(InterruptError):
+    code = "tenant_busy"
+    http_status = 429
 
 
 class GraphFailed(InterruptError):
@@ -183,7 +194,7 @@ _TOLD = {
     422: "The answer or the request does not fit; the token is not spent",
     424: "The answer is stored, but the graph failed",
     425: "The pause is not stored yet; try again",
-    429: "The answer is stored, but another worker is driving the thread",
+    429: "The answer is stored, but another worker is driving the thread; or the tenant has too much under way, and nothing is",
     500: "The server is not set up for this",
     503: "The pause store cannot be used at present",
 }
@@ -199,7 +210,7 @@ class ProblemRoute(APIRoute):
             try:
                 return await handler(request)
             except InterruptError as error:
-                return problem_response(error)
+                return problem_response(error, _closing(error, request))
             except AfterAnswer as after:
                 return problem_response(after.error, **after.facts)
             except RequestValidationError as error:
@@ -221,6 +232,12 @@ class ProblemRoute(APIRoute):
                 raise
             refused = MethodNotAllowed("this method is not offered here; the header Allow names those that are")
             await problem_response(refused, headers=dict(error.headers or {}))(scope, receive, send)
+
+
+def _closing(error: InterruptError, request: Request) -> dict[str, str]:
+    """A server goes on reading what nobody wants, unless it is told to close. HTTP/2 has no such header."""
+    endless = isinstance(error, BodyTooLarge) and error.endless
+    return {"Connection": "close"} if endless and request.scope.get("http_version", "1.1").startswith("1") else {}
 
 
 def _title(code: str) -> str:

@@ -1,14 +1,19 @@
 """What a request says: its body within a limit, its pause token, and how the client wants to be answered.
 
-A token is taken from the body or from `Authorization: Bearer`, never from a URL. Nothing is parsed before its size is known.
+A token is taken from the body or from `Authorization: Bearer`, never from a URL. Nothing is parsed before its size is
+known, and nothing large before a genuine token was seen in it: whoever has none cannot make the server work.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
+import anyio.to_thread
 import jwt
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,9 +26,31 @@ from symfonic_interrupts.contrib._http_problems import (
     RequestInvalid,
     TokenMissing,
 )
+from symfonic_interrupts.errors import InterruptError
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 LONGEST_KEY = 255
+
+LARGE = 16 * 1024
+"""Bytes beyond which a body is parsed only with a genuine token, and off the event loop."""
+
+LONG_BODY = 16
+"""So many times the limit, a body that is refused is not waited for."""
+
+MOST_VALUES = 10_000
+MOST_NESTED = 100
+"""What a body may hold. A few bytes of JSON can become much memory and many calls."""
+
+MOST_TOKENS = 4
+"""How many fields named `token` of a large body are looked at, wherever they stand in it."""
+
+_REMEDY = "send the pause token in the body, as `token`, or as `Authorization: Bearer`"
+_TOKEN_FIELD = re.compile(rb'"token"\s*:\s*"([\w.-]+)"', re.ASCII)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+B = TypeVar("B", bound=BaseModel)
 
 
 class TokenBody(BaseModel):
@@ -62,20 +89,60 @@ def is_of_scope(token: str, scope: FrameworkTenantScope) -> bool:
     return bool(Sent(token).claim("scope_hash") == scope.scope_hash)
 
 
-async def read_token(request: Request, limit: int) -> Sent:
-    """The token of a request that has nothing else to say."""
-    return Sent(_token(request, await _read(request, limit, TokenBody)))
+class Bodies:
+    """Reads the bodies of requests.
 
-
-async def read_answer(request: Request, limit: int) -> Sent:
-    """The token and the answer.
-
-    Raises:
-        BodyTooLarge, MediaTypeUnsupported, BodyMalformed, RequestInvalid, TokenMissing
+    Args:
+        limit: the largest, in bytes.
+        verify: raises TokenInvalid or TokenExpired where a token is not genuine; asks no database.
     """
-    body = await _read(request, limit, AnswerBody)
-    assert isinstance(body, AnswerBody)
-    return Sent(_token(request, body), body.response)
+
+    def __init__(self, limit: int, verify: Callable[[str], Any]) -> None:
+        self._limit = limit
+        self._verify = verify
+        self._parsers = anyio.CapacityLimiter(2)
+
+    async def token(self, request: Request) -> Sent:
+        """The token of a request that has nothing else to say."""
+        return Sent(_token(request, await self._read(request, TokenBody)))
+
+    async def answer(self, request: Request) -> Sent:
+        """The token and the answer.
+
+        Raises:
+            BodyTooLarge, MediaTypeUnsupported, BodyMalformed, RequestInvalid, TokenMissing
+            TokenInvalid, TokenExpired: the body is large, and holds no genuine token.
+        """
+        body = await self._read(request, AnswerBody)
+        return Sent(_token(request, body), body.response)
+
+    async def small(self, request: Request, model: type[B]) -> B:
+        """A body without a token, so it must not be large."""
+        return await self._read(request, model, limit=min(LARGE, self._limit))
+
+    async def _read(self, request: Request, model: type[B], limit: int | None = None) -> B:
+        body = await _within(request, limit or self._limit)
+        if not body:
+            return _fitted({}, model)
+        media = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if media != "application/json":  # what a form on another site can send without asking is not taken
+            raise MediaTypeUnsupported("send the body as application/json")
+        if len(body) <= LARGE:
+            return _fitted(_parse(body), model)
+        self._expect_token(request, body)
+        return await anyio.to_thread.run_sync(lambda: _fitted(_parse(body), model), limiter=self._parsers)
+
+    def _expect_token(self, request: Request, body: bytes) -> None:
+        given = [found[1].decode("ascii") for found in islice(_TOKEN_FIELD.finditer(body), MOST_TOKENS)]
+        refused: InterruptError = TokenMissing(_REMEDY)
+        for token in [*given, *_bearer(request)]:
+            try:
+                self._verify(token)
+            except InterruptError as error:
+                refused = error
+            else:
+                return
+        raise refused
 
 
 def checked_key(given: str | None) -> str | None:
@@ -118,22 +185,19 @@ def _weights(accept: str) -> dict[str, float]:
 
 
 def _token(request: Request, body: TokenBody) -> str:
-    if body.token is not None:
-        return body.token
+    for token in (body.token, *_bearer(request)):
+        if token is not None:
+            return token
+    raise TokenMissing(_REMEDY)
+
+
+def _bearer(request: Request) -> list[str]:
+    """The token of `Authorization: Bearer`, if there is one. It may also be the application's own."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and credentials.strip():
-        return credentials.strip()
-    raise TokenMissing("send the pause token in the body, as `token`, or as `Authorization: Bearer`")
+    return [credentials.strip()] if scheme.lower() == "bearer" and credentials.strip() else []
 
 
-async def _read(request: Request, limit: int, model: type[TokenBody]) -> TokenBody:
-    body = await _within(request, limit)
-    data: Any = {}
-    if body:
-        media = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if media != "application/json":  # what a form on another site can send without asking is not taken
-            raise MediaTypeUnsupported("send the body as application/json")
-        data = _parse(body)
+def _fitted(data: Any, model: type[B]) -> B:
     if not isinstance(data, dict):
         raise BodyMalformed("the body must be a JSON object")
     try:
@@ -148,9 +212,11 @@ async def _read(request: Request, limit: int, model: type[TokenBody]) -> TokenBo
 
 
 async def _within(request: Request, limit: int) -> bytes:
-    refused = BodyTooLarge(f"the body must have at most {limit} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
+    given = request.headers.get("content-length", "")
+    length = int(given) if given.isdecimal() and len(given) <= 15 else None
+    endless = length is None or length > LONG_BODY * limit
+    refused = BodyTooLarge(f"the body must have at most {limit} bytes", endless=endless)
+    if length is not None and length > limit:
         raise refused
     body = bytearray()
     try:
@@ -164,10 +230,25 @@ async def _within(request: Request, limit: int) -> bytes:
 
 
 def _parse(body: bytes) -> Any:
+    _check_shape(body)
     try:
         return json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise BodyMalformed("the body must be JSON (RFC 8259) in UTF-8, with no key twice in an object") from None
+
+
+def _check_shape(body: bytes) -> None:
+    """Count values and nesting before there is an object for each of them."""
+    if body.count(b",") + body.count(b"[") + body.count(b"{") <= MOST_NESTED:  # most bodies: no need to look closer
+        return
+    marks = _STRING.sub(b"", body)
+    if marks.count(b",") + marks.count(b"[") + marks.count(b"{") > MOST_VALUES:
+        raise BodyTooLarge(f"the body must have at most {MOST_VALUES} values")
+    depth = 0
+    for found in _BRACKET.finditer(marks):
+        depth += 1 if found[0] in b"[{" else -1
+        if depth > MOST_NESTED:
+            raise BodyMalformed(f"the body must not be nested deeper than {MOST_NESTED}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from symfonic_interrupts.contrib._http_problems import AfterAnswer, GraphFailed
+from symfonic_interrupts.contrib._http_shares import Shares, Turns
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import AnswerReceipt
@@ -35,6 +36,7 @@ from symfonic_interrupts.errors import (
     ThreadBusy,
     UnknownInterrupt,
 )
+from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 log = logging.getLogger("symfonic_interrupts.http")
@@ -126,11 +128,13 @@ class Run:
 
     Attributes:
         accepted: the receipt, as soon as the answer is stored; else why it was refused.
-        finished: what the delivery did, or how it failed: AfterAnswer. None where `accepted` failed.
+        finished: what the delivery did, or how it failed: AfterAnswer. None where `accepted` failed, or another run delivers.
+        awaited: somebody is to be told what the delivery did.
         chunks: what the graph streams, where that was asked for.
     """
 
-    def __init__(self, chunks: Chunks | None) -> None:
+    def __init__(self, chunks: Chunks | None, *, awaited: bool) -> None:
+        self.awaited = awaited
         self.accepted: asyncio.Future[AnswerReceipt] = asyncio.get_running_loop().create_future()
         self.finished: asyncio.Task[Delivery | None]
         self.chunks = chunks
@@ -147,23 +151,34 @@ class Runs:
         stream_mode: Sequence[str],
         run_kwargs: Callable[[str, Identity], Mapping[str, Any]] | None,
         threads: int,
+        shares: Shares,
         shutdown_wait: timedelta,
     ) -> None:
         self._adapter = adapter
+        self._shares = shares
         self._is_async: bool | None = {"async": True, "sync": False}.get(mode)
         self._stream_mode = list(stream_mode)
         self._run_kwargs = run_kwargs
-        self._limiter = anyio.CapacityLimiter(threads)
+        # apart: an answer is stored at once, however many runs there are
+        self._answering, self._running = anyio.CapacityLimiter(threads), anyio.CapacityLimiter(threads)
+        self._turns = Turns(adapter.graph.checkpointer.engine.config.lease_wait)
         self._shutdown_wait = shutdown_wait.total_seconds()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, answer: Answer, *, stream: bool = False) -> Run:
-        """Begin with an answer. The run goes on whether or not anybody waits for it."""
-        run = Run(Chunks() if stream else None)
+    def start(self, answer: Answer, *, stream: bool = False, awaited: bool = True) -> Run:
+        """Begin with an answer. The run goes on whether or not anybody waits for it.
+
+        Raises:
+            TenantBusy: nothing is stored.
+        """
+        scope = answer.identity.scope
+        self._shares.take(scope)
+        run = Run(Chunks() if stream else None, awaited=awaited)
         run.accepted.add_done_callback(_seen)
         run.finished = asyncio.create_task(self._work(run, answer))
         run.finished.add_done_callback(_seen)
         run.finished.add_done_callback(self._tasks.discard)
+        run.finished.add_done_callback(lambda _: self._shares.give_back(scope))
         self._tasks.add(run.finished)
         return run
 
@@ -188,8 +203,11 @@ class Runs:
             run.accepted.set_exception(error)
             return None
         run.accepted.set_result(receipt)
+        if not run.awaited and self._turns.will_be_run(receipt.thread_id):
+            return None
         try:
-            return await self._deliver(receipt, answer.identity, run.chunks)
+            async with self._turns.of(receipt.thread_id):
+                return await self._deliver(receipt, answer.identity, run.chunks)
         except Exception as error:
             raise _after(error, receipt) from None
         finally:
@@ -205,7 +223,16 @@ class Runs:
         return await self._in_thread(
             lambda: adapter.answer(
                 answer.token, answer.response, scope=who.scope, actor=who.actor, idempotency_key=answer.key
-            )
+            ),
+            self._answering,
+        )
+
+    async def reissue(self, interrupt_id: str, ttl: timedelta | None, identity: Identity) -> PauseEvent:
+        """`ResumeAdapter.reissue`, in the way in which this graph's saver can be read."""
+        if await self._runs_async():
+            return await self._adapter.areissue(interrupt_id, ttl=ttl, scope=identity.scope)
+        return await self._in_thread(
+            lambda: self._adapter.reissue(interrupt_id, ttl=ttl, scope=identity.scope), self._answering
         )
 
     async def _deliver(self, receipt: AnswerReceipt, identity: Identity, chunks: Chunks | None) -> Delivery:
@@ -218,11 +245,13 @@ class Runs:
                 async for chunk in adapter.astream_delivery(thread_id, **kwargs):
                     await chunks.put(chunk)
             else:
-                await self._in_thread(lambda: chunks.put_all(adapter.stream_delivery(thread_id, **kwargs)))
+                await self._in_thread(
+                    lambda: chunks.put_all(adapter.stream_delivery(thread_id, **kwargs)), self._running
+                )
         elif await self._runs_async():
             delivery = await adapter.adeliver(thread_id, **kwargs)
         else:
-            delivery = await self._in_thread(lambda: adapter.deliver(thread_id, **kwargs))
+            delivery = await self._in_thread(lambda: adapter.deliver(thread_id, **kwargs), self._running)
         if receipt.interrupt_id not in delivery.applied and await self._is_unused(receipt, identity):
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
         return delivery
@@ -245,9 +274,10 @@ class Runs:
                 self._is_async = True
         return self._is_async
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    @staticmethod
+    async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
         # not the server's own pool of threads: a run may take minutes, and would hold up the application's other routes
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
 
 
 def _after(error: Exception, receipt: AnswerReceipt) -> AfterAnswer:

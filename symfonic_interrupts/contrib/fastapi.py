@@ -1,7 +1,8 @@
 """A FastAPI router with which people list, look at and answer the pauses of one graph, and programs follow what happens.
 
 Who is calling comes from the application's own dependency, never from the request. GET and HEAD change nothing. No token is
-ever taken from a URL. Needs the extra: `pip install 'symfonic-interrupts[fastapi]'`.
+ever taken from a URL. What one tenant sends, however much, leaves the others their share of the process.
+Needs the extra: `pip install 'symfonic-interrupts[fastapi]'`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 try:
-    from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-    from fastapi.responses import JSONResponse
+    from fastapi import APIRouter, Depends, Request, Response
 
     from symfonic_interrupts.contrib import _http_events as sse
 except ImportError as error:
@@ -25,6 +25,27 @@ except ImportError as error:
 
 from symfonic_interrupts.contrib import _http_models as models
 from symfonic_interrupts.contrib._http_json import json_data
+from symfonic_interrupts.contrib._http_operating import add_operator_routes
+from symfonic_interrupts.contrib._http_parameters import (
+    EVENTS,
+    READ_ERRORS,
+    TOKEN_ERRORS,
+    After,
+    Cursor,
+    IdempotencyKey,
+    InterruptId,
+    LastEventId,
+    Limit,
+    Name,
+    OfName,
+    OfThread,
+    Prefer,
+    Replay,
+    State,
+    SubScopes,
+    body_docs,
+    json_response,
+)
 from symfonic_interrupts.contrib._http_problems import (
     NO_STORE,
     AfterAnswer,
@@ -35,53 +56,20 @@ from symfonic_interrupts.contrib._http_problems import (
 )
 from symfonic_interrupts.contrib._http_requests import (
     AnswerBody,
+    Bodies,
     TokenBody,
     checked_key,
     is_of_scope,
-    read_answer,
-    read_token,
     wanted,
 )
 from symfonic_interrupts.contrib._http_runs import Answer, Identity, Mode, Run, Runs
+from symfonic_interrupts.contrib._http_shares import Shares
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import PauseView
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import PauseEvent
 
 __all__ = ["Identity", "Problem", "interrupt_router"]
-
-BODY_MARGIN = 64 * 1024
-"""Bytes that a body may have beyond `FrameworkConfig.max_response_bytes`: for the token and the JSON around the answer."""
-
-NAME = r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$"
-INTERRUPT_ID = r"^i-[0-9a-f]{12}$"
-TEXT = r"^[^\x00]+$"
-
-Name = Annotated[str, Path(pattern=NAME, description="the point's name; the token must be one of its pauses")]
-InterruptId = Annotated[str, Path(pattern=INTERRUPT_ID)]
-Limit = Annotated[int, Query(ge=1, le=1000, description="pauses on a page")]
-After = Annotated[str | None, Query(pattern=INTERRUPT_ID, description="`next_after` of the page before")]
-OfName = Annotated[str | None, Query(pattern=NAME, description="only pauses of this point")]
-OfThread = Annotated[str | None, Query(pattern=TEXT, max_length=1024, description="only of this thread")]
-SubScopes = Annotated[
-    bool, Query(description="also of scopes below the caller's, of points that may be answered from there")
-]
-Cursor = Annotated[str | None, Query(max_length=100, description="go on after this event; `Last-Event-ID` comes first")]
-Replay = Annotated[bool, Query(description="begin with the oldest recorded event instead of the next one")]
-LastEventId = Annotated[str | None, Header(max_length=100, description="the id of the last event that was seen")]
-IdempotencyKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="the same key and answer again: the same receipt again")
-]
-Prefer = Annotated[str | None, Header(description="`respond-async`: 202 as soon as the answer is stored (RFC 7240)")]
-
-_READ = (400, 401, 403, 422, 500, 503)
-_TOKEN = (*_READ, 404, 410, 413, 415)
-_TEXT = {"type": "string"}
-_EVENT = {
-    "type": "object",
-    "properties": {"event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}, "id": _TEXT},
-}
-_EVENTS = {"description": "Server-sent events", "content": {"text/event-stream": {"itemSchema": _EVENT}}}
 
 
 def interrupt_router(
@@ -92,11 +80,14 @@ def interrupt_router(
     stream_mode: Sequence[str] = ("updates", "custom"),
     run_kwargs: Callable[[str, Identity], Mapping[str, Any]] | None = None,
     cross_scope_output: bool = False,
-    max_body_bytes: int | None = None,
+    operator: Callable[..., Any] | None = None,
+    max_request_bytes: int = 256 * 1024,
+    runs_per_tenant: int = 32,
+    streams_per_tenant: int = 20,
     poll: timedelta = timedelta(seconds=1),
     ping: timedelta = timedelta(seconds=15),
     longest_stream: timedelta = timedelta(minutes=15),
-    threads: int = 40,
+    threads: int = 64,
     shutdown_wait: timedelta = timedelta(seconds=30),
 ) -> APIRouter:
     """The router for one adapter: `app.include_router(interrupt_router(adapter, identity=...), prefix="/refunds")`.
@@ -108,20 +99,35 @@ def interrupt_router(
         stream_mode: LangGraph's stream modes, for answers that are streamed.
         run_kwargs: (thread_id, identity) -> further keyword arguments for the graph's call.
         cross_scope_output: whoever answers from another scope is also told what the graph returned and streamed.
-        max_body_bytes: the largest body; None: `FrameworkConfig.max_response_bytes` and 64 KiB more.
+        operator: a FastAPI dependency like `identity`, for those who may also reissue and revoke the pauses of their scope.
+            None: there are no routes for it.
+        max_request_bytes: the largest body. An answer may have `FrameworkConfig.max_response_bytes` at most, too.
+        runs_per_tenant: how many answers of one tenant may be under way in this process, with the runs that follow them. A
+            further one is refused with 429 before anything is stored.
+        streams_per_tenant: how many streams of recorded events one tenant may have open in this process.
         poll: how often a stream of recorded events looks for new ones.
         ping: how often a silent stream sends a comment.
         longest_stream: a stream of recorded events ends after this time; the client connects again and is identified again.
-        threads: how many runs at once in mode "sync".
+        threads: how many runs at once in mode "sync". More than `runs_per_tenant`, so that no tenant has all of them.
         shutdown_wait: how long the application, when it ends, waits for runs that go on.
 
     Raises:
-        RegistrationError: no adapter, or an identity that is no dependency.
+        RegistrationError: no adapter, an identity or operator that is no dependency, or a limit below 1.
     """
     if not isinstance(adapter, ResumeAdapter):
         raise RegistrationError("adapter must be what Interrupts.resume_adapter() returns")
-    if not callable(identity):
-        raise RegistrationError("identity must be a FastAPI dependency: a callable that returns an Identity")
+    for word, dependency in (("identity", identity), ("operator", operator or identity)):
+        if not callable(dependency):
+            raise RegistrationError(f"{word} must be a FastAPI dependency: a callable that returns an Identity")
+    limits = {
+        "max_request_bytes": max_request_bytes,
+        "runs_per_tenant": runs_per_tenant,
+        "streams_per_tenant": streams_per_tenant,
+        "threads": threads,
+    }
+    for word, number in limits.items():
+        if type(number) is not int or number < 1:
+            raise RegistrationError(f"{word} must be a whole number, at least 1")
     if mode not in get_args(Mode):
         raise RegistrationError(f"mode must be one of {', '.join(get_args(Mode))}")
     runs = Runs(
@@ -130,16 +136,21 @@ def interrupt_router(
         stream_mode=stream_mode,
         run_kwargs=run_kwargs,
         threads=threads,
+        shares=Shares("answers", runs_per_tenant),
         shutdown_wait=shutdown_wait,
     )
-    limit = max_body_bytes or adapter.graph.checkpointer.engine.config.max_response_bytes + BODY_MARGIN
+    bodies = Bodies(max_request_bytes, adapter.verify)
+    streams = Shares("streams", streams_per_tenant)
 
-    def known(found: Any = Depends(identity)) -> Identity:  # noqa: B008  # how FastAPI is told of a dependency
-        if not isinstance(found, Identity):
-            raise RegistrationError(f"identity must return an Identity, not {type(found).__name__}")
-        return found
+    def known(word: str, dependency: Callable[..., Any]) -> Any:
+        def check(found: Any = Depends(dependency)) -> Identity:  # noqa: B008  # how FastAPI is told of a dependency
+            if not isinstance(found, Identity):
+                raise RegistrationError(f"{word} must return an Identity, not {type(found).__name__}")
+            return found
 
-    caller = Depends(known)
+        return Depends(check)
+
+    caller = known("identity", identity)
 
     async def list_pending(
         who: Identity = caller,
@@ -148,8 +159,11 @@ def interrupt_router(
         name: OfName = None,
         thread_id: OfThread = None,
         include_sub_scopes: SubScopes = False,
+        state: State = "pending",
     ) -> Response:
-        """Open pauses, newest first: go on with `next` until it is null."""
+        """Open pauses, newest first: go on with `next` until it is null. With `state=failed` what `/failed` lists."""
+        if state == "failed":
+            return await list_failed(who, limit)
         found = await adapter.apending(
             scope=who.scope,
             limit=limit,
@@ -161,17 +175,21 @@ def interrupt_router(
         chosen = {"name": name, "thread_id": thread_id, "include_sub_scopes": include_sub_scopes}
         return _page(found, {"limit": limit, **chosen})
 
+    async def list_failed(who: Identity = caller, limit: Limit = 50) -> Response:
+        """Threads of the scope whose node raised after it had taken its answer. Only a delivery by the application goes on."""
+        return json_response(models.failed_page(await adapter.afailed(limit=limit, scope=who.scope)))
+
     async def show_pause(interrupt_id: InterruptId, who: Identity = caller) -> Response:
         """What is asked, the JSON Schema of the answer, and how many seconds are left."""
         view = await adapter.aview(interrupt_id, scope=who.scope)
         listed = await adapter.apending(scope=who.scope, include_sub_scopes=True, interrupt_id=interrupt_id)
         token = listed[0].pause_token if listed else None
-        return _json({**json_data(view), "pause_token": token})
+        return json_response({**json_data(view), "pause_token": token})
 
     async def inspect(request: Request, who: Identity = caller) -> Response:
         """What a token is about. The token stays as it is."""
-        sent = await read_token(request, limit)
-        return _json(await adapter.ainspect(sent.token, scope=who.scope))
+        sent = await bodies.token(request)
+        return json_response(await adapter.ainspect(sent.token, scope=who.scope))
 
     async def resume(
         request: Request,
@@ -184,16 +202,16 @@ def interrupt_router(
 
         With `Accept: text/event-stream` the run is streamed: `accepted`, the graph's chunks and events, then `done` or `error`.
         """
-        sent = await read_answer(request, limit)
+        sent = await bodies.answer(request)
         answer = Answer(sent.token, sent.response, who, checked_key(key))
         if sent.claim("name") != name:
             await adapter.ainspect(sent.token, scope=who.scope)  # whatever else is wrong with it comes first
             raise NameMismatch("the token is of another point than the one in the path; it is not spent")
         way = wanted(request)
-        run = runs.start(answer, stream=way == "stream")
+        run = runs.start(answer, stream=way == "stream", awaited=way != "later")
         receipt = await asyncio.shield(run.accepted)
         if way == "later":
-            return _json(models.accepted(receipt), 202, {"Preference-Applied": "respond-async"})
+            return json_response(models.accepted(receipt), 202, {"Preference-Applied": "respond-async"})
         told = cross_scope_output or is_of_scope(sent.token, who.scope)
         if way == "stream":
             return sse.event_stream(streamed(run, who, told), ping=ping, headers=NO_STORE)
@@ -201,7 +219,7 @@ def interrupt_router(
         output = delivery.output if told and delivery is not None else None
         if isinstance(output, dict):  # `open` says it
             output = {part: value for part, value in output.items() if part != "__interrupt__"}
-        return _json(models.resumed(receipt, await standing(run, who), output=output))
+        return json_response(models.resumed(receipt, await standing(run, who), output=output))
 
     async def streamed(run: Run, who: Identity, told: bool) -> AsyncIterator[sse.Message]:
         yield sse.Message("accepted", models.accepted(run.accepted.result()))
@@ -240,10 +258,17 @@ def interrupt_router(
             poll=poll,
             longest=longest_stream,
         )
-        cursor, found = await feed.start(last_event_id or after, replay=replay)
         if request.method == "HEAD":
+            await feed.start(last_event_id or after, replay=replay)
             return Response(headers=NO_STORE, media_type="text/event-stream")
-        return sse.event_stream(feed.messages(cursor, found), ping=ping, headers=NO_STORE)
+        streams.take(who.scope)
+        try:
+            cursor, found = await feed.start(last_event_id or after, replay=replay)
+        except BaseException:
+            streams.give_back(who.scope)
+            raise
+        messages = feed.messages(cursor, found)
+        return sse.event_stream(messages, ping=ping, headers=NO_STORE, at_end=lambda: streams.give_back(who.scope))
 
     router = APIRouter(route_class=ProblemRoute, lifespan=runs.lifespan)
 
@@ -251,16 +276,19 @@ def interrupt_router(
         router.add_api_route(path, endpoint, methods=["GET"], responses=documented, response_model=None)
         router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False, response_model=None)
 
-    read("/pending", list_pending, {200: {"model": models.PendingPage}, **problem_docs(*_READ)})
-    read("/pending/{interrupt_id}", show_pause, {200: {"model": models.PauseDetail}, **problem_docs(*_READ, 404)})
-    read("/events", follow, {200: _EVENTS, **problem_docs(*_READ)})
+    read(
+        "/pending", list_pending, {200: {"model": models.PendingPage | models.FailedPage}, **problem_docs(*READ_ERRORS)}
+    )
+    read("/failed", list_failed, {200: {"model": models.FailedPage}, **problem_docs(*READ_ERRORS)})
+    read("/pending/{interrupt_id}", show_pause, {200: {"model": models.PauseDetail}, **problem_docs(*READ_ERRORS, 404)})
+    read("/events", follow, {200: EVENTS, **problem_docs(*READ_ERRORS, 429)})
     router.add_api_route(
         "/inspect",
         inspect,
         methods=["POST"],
         response_model=None,
-        responses={200: {"model": PauseView}, **problem_docs(*_TOKEN, 409)},
-        openapi_extra=_body(TokenBody, required=False),
+        responses={200: {"model": PauseView}, **problem_docs(*TOKEN_ERRORS, 409)},
+        openapi_extra=body_docs(TokenBody, required=False),
     )
     router.add_api_route(
         "/resume/{name}",
@@ -268,30 +296,23 @@ def interrupt_router(
         methods=["POST"],
         response_model=None,
         responses={
-            200: {"model": models.ResumeResult, **_EVENTS, "description": "Answered, and the graph ran"},
+            200: {"model": models.ResumeResult, **EVENTS, "description": "Answered, and the graph ran"},
             202: {"model": models.Accepted, "description": "Answered; the graph runs by itself"},
-            **problem_docs(*_TOKEN, 409, 424, 425, 429),
+            **problem_docs(*TOKEN_ERRORS, 409, 424, 425, 429),
         },
-        openapi_extra=_body(AnswerBody, required=True),
+        openapi_extra=body_docs(AnswerBody, required=True),
     )
+    if operator is not None:
+        add_operator_routes(router, adapter, runs, bodies, known("operator", operator))
     return router
 
 
 def _page(found: list[PauseEvent], chosen: dict[str, Any]) -> Response:
     after = found[-1].interrupt_id if found else None
-    return _json(
+    return json_response(
         {"items": found, "next_after": after, "next": None if after is None else _link({**chosen, "after": after})}
     )
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(json_data(content), status_code=status, headers={**NO_STORE, **(headers or {})})
-
-
 def _link(query: Mapping[str, Any]) -> str:
     return "?" + urlencode({key: json_data(value) for key, value in query.items() if value not in (None, False)})
-
-
-def _body(model: type[TokenBody], *, required: bool) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}

@@ -15,6 +15,7 @@ from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.alarm import Alarm
 from symfonic_interrupts.engine.failpoints import Reached, nothing
 from symfonic_interrupts.engine.questions import Executions
+from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.registration import Registry
@@ -56,6 +57,7 @@ class Engine:
     failpoint: Reached = nothing
     told: OrderedDict[Any, None] = field(default_factory=OrderedDict)
     alarm: Alarm = field(default_factory=Alarm)
+    checks: Threads = field(default_factory=lambda: Threads(4))  # where answers are validated
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
@@ -13,9 +12,10 @@ from symfonic_interrupts.engine.views import PauseView, view_of
 from symfonic_interrupts.errors import UnknownInterrupt
 from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.tokens.cursor import Place, Where, open_place, seal_place
 
 MOST_LISTED = 1000
-_CURSOR = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
+SCOPE_REMEDY = "pass scope=FrameworkTenantScope(...)"
 
 
 def list_pending(
@@ -49,14 +49,16 @@ def list_pending(
 def view_pause(engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
     """One pause, for its own scope. See `ResumeAdapter.view`."""
     engine.database.check_open()
-    given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
+    given = engine.require_scope(scope, SCOPE_REMEDY)
     row = yield transact(engine.operations.find_pause, graph, str(interrupt_id))
     if row is not None:
-        check_authentic(engine, row)
-        registration = engine.registry.named(row["name"])
+        if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
+            check_authentic(engine, row)  # a stranger is not told that another's row was altered
+        registration = engine.registry.get(row["name"])
         owner = scope_of(row)
-        if given == owner or (registration.cross_scope_allowed and given.contains(owner)):
-            return view_of(row, registration, engine.now())
+        crosses = registration is not None and registration.cross_scope_allowed and given.contains(owner)
+        if given == owner or crosses:
+            return view_of(row, engine.registry.named(row["name"]), engine.now())
     raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
 
 
@@ -72,35 +74,38 @@ def list_events(
 ) -> Steps[list[RecordedEvent]]:
     """What was recorded of a scope's pauses, oldest first. See `ResumeAdapter.events`."""
     engine.database.check_open()
+    whose = _whose(engine, scope, include_sub_scopes)
+    where = graph, whose["scope"].scope_hash
     rows = yield transact(
         engine.operations.list_events,
         graph=graph,
         limit=_checked(limit, "go on `after` the last cursor"),
         thread_id=None if thread_id is None else str(thread_id),
-        after=None if after is None else _place(after),
-        **_whose(engine, scope, include_sub_scopes),
+        after=None if after is None else _place(engine, after, where),
+        **whose,
     )
-    return [_recorded(row) for row in rows]
+    return [_recorded(engine, row, where) for row in rows]
 
 
-def list_failed(engine: Engine, graph: str, limit: int) -> Steps[list[str]]:
+def list_failed(engine: Engine, graph: str, limit: int, scope: FrameworkTenantScope | None) -> Steps[list[str]]:
     """Threads that only an explicit delivery goes on with. See `ResumeAdapter.failed`."""
     engine.database.check_open()
     most = _checked(limit, "deliver some of them first")
-    found: list[str] = yield transact(engine.operations.list_failed, graph, most=most)
+    found: list[str] = yield transact(engine.operations.list_failed, graph, most=most, scope=scope)
     return found
 
 
-def event_cursor(engine: Engine) -> Steps[str]:
+def event_cursor(engine: Engine, graph: str, scope: FrameworkTenantScope | None) -> Steps[str]:
     """The cursor of now. See `ResumeAdapter.event_cursor`."""
     engine.database.check_open()
-    xid, event_id = yield transact(engine.operations.events_end)
-    return _cursor(xid, event_id)
+    where = graph, engine.require_scope(scope, SCOPE_REMEDY).scope_hash
+    place = yield transact(engine.operations.events_end)
+    return seal_place(place, engine.keys, where, fresh=True)
 
 
 def _whose(engine: Engine, scope: FrameworkTenantScope | None, include_sub_scopes: bool) -> dict[str, Any]:
     crossing = [r.name for r in engine.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
-    return {"scope": engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)"), "sub_scope_names": crossing}
+    return {"scope": engine.require_scope(scope, SCOPE_REMEDY), "sub_scope_names": crossing}
 
 
 def _checked(limit: int, remedy: str) -> int:
@@ -109,20 +114,17 @@ def _checked(limit: int, remedy: str) -> int:
     return limit
 
 
-def _recorded(row: dict[str, Any]) -> RecordedEvent:
+def _recorded(engine: Engine, row: dict[str, Any], where: Where) -> RecordedEvent:
     facts = {key: row[key] for key in ("at", "type", "name", "interrupt_id", "thread_id")}
-    return RecordedEvent(
-        cursor=_cursor(row["xid"], row["id"]), scope=scope_of(row), body=json.loads(row["body"]), **facts
-    )
+    cursor = seal_place((row["xid"], row["id"]), engine.keys, where)
+    return RecordedEvent(cursor=cursor, scope=scope_of(row), body=json.loads(row["body"]), **facts)
 
 
-def _cursor(xid: int, event_id: int) -> str:
-    return f"{xid}-{event_id}"
-
-
-def _place(cursor: str) -> tuple[int, int]:
-    if isinstance(cursor, str) and _CURSOR.fullmatch(cursor):
-        xid, event_id = (int(part) for part in cursor.split("-"))
-        if max(xid, event_id) < 2**63:
-            return xid, event_id
-    raise ValueError("after must be the cursor of an event, or None")
+def _place(engine: Engine, cursor: str, where: Where) -> Place:
+    place = open_place(cursor, engine.keys, where)
+    if place is None:
+        raise ValueError(
+            "after must be a cursor that events() or event_cursor() gave out for this graph and scope; None begins with the"
+            " oldest event"
+        )
+    return place

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from symfonic_interrupts.canonical import canonical_json, sha256
@@ -16,7 +17,7 @@ from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import Held, LeaseKeeper, given_back_if_cancelled, new_owner
 from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
-from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
+from symfonic_interrupts.engine.steps import CallSaver, Compute, Steps, transact
 from symfonic_interrupts.engine.views import AnswerReceipt, PauseView, receipt_of, view_of
 from symfonic_interrupts.errors import (
     CheckpointMissing,
@@ -141,17 +142,17 @@ class Redeemer:
             on_row(row)
         limit = self._engine.config.max_response_bytes
         if row["state"] in ANSWERED and idempotency_key is not None:
-            text = registration.response_text(response, limit=limit)
-            return Offer(
-                claims, row, text, Claim("answered", "answered"), repeated=_repeated(row, text, idempotency_key)
-            )
+            text = yield Compute(self._engine.checks, partial(registration.response_text, response, limit=limit))
+            claim = Claim("answered", "answered", actor=actor, scope_hash=crossing or row["scope_hash"])
+            return Offer(claims, row, text, claim, repeated=_repeated(row, text, claim, idempotency_key))
         _refuse_state(row)
         try:
             yield from self.check_head(row, heads)
         except (PauseNotReady, PauseSuperseded):
             _refuse_state((yield from self._rehydrate(claims)))  # meanwhile another may have answered, and a run begun
             raise
-        text = registration.response_text(response, payload_text=row["payload"], limit=limit)
+        check = partial(registration.response_text, response, payload_text=row["payload"], limit=limit)
+        text = yield Compute(self._engine.checks, check)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
         told = None if crossing is None else _audit_facts(row, crossing, actor)
         return Offer(claims, row, text, claim, told)
@@ -167,7 +168,7 @@ class Redeemer:
         """Another caller was first: raise what the row's new state says, unless it was the same answer."""
         row = yield from self._rehydrate(offer.claims)
         if row["state"] in ANSWERED and idempotency_key is not None:
-            return _repeated(row, offer.text, idempotency_key)
+            return _repeated(row, offer.text, offer.claim, idempotency_key)
         _refuse_state(row)
         raise StoreError("the answer was not stored; try again", retryable=True)
 
@@ -203,7 +204,23 @@ class Redeemer:
         """Token, registration and scope. Also the answering scope's hash, where it is another than the pause's."""
         engine = self._engine
         engine.database.check_open()
-        claims = PauseToken.verify(
+        claims = self.verify(token)
+        given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)").scope_hash
+        if given == claims.scope_hash:
+            return claims, engine.registry.named(claims.name), None
+        # to a stranger a point that is not registered here looks like any other
+        registration = engine.registry.get(claims.name)
+        if registration is not None and registration.cross_scope_allowed:
+            return claims, registration, given
+        row, _ = yield transact(engine.operations.load_pause, claims.jti)
+        if row is not None:
+            yield from self.refuse(row, ScopeMismatch.code, _audit_facts(row, given, actor), given)
+        raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
+
+    def verify(self, token: str) -> PauseToken:
+        """What a genuine token says, without any database. Raises TokenInvalid, TokenExpired."""
+        engine = self._engine
+        return PauseToken.verify(
             token,
             engine.keys,
             issuer=engine.config.issuer,
@@ -212,18 +229,13 @@ class Redeemer:
             clock_skew=engine.config.clock_skew,
             max_bytes=engine.config.max_token_bytes,
         )
-        registration = engine.registry.named(claims.name)
-        given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)").scope_hash
-        if given == claims.scope_hash:
-            return claims, registration, None
-        if registration.cross_scope_allowed:
-            return claims, registration, given
-        row, _ = yield transact(engine.operations.load_pause, claims.jti)
-        if row is not None:
-            told = _audit_facts(row, given, actor)
-            yield transact(engine.operations.record, row, ("interrupt_refused", {**told, "code": ScopeMismatch.code}))
-            audit_log.warning("interrupt_refused %s", canonical_json(told))
-        raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
+
+    def refuse(self, row: PauseRow, code: str, told: Mapping[str, Any], scope_hash: str = "") -> Steps[None]:
+        """Record a refusal, in the events and in the log; once a minute, however often it comes."""
+        count = yield transact(self._engine.operations.refuse, row, code, told, scope_hash)
+        if count is not None:
+            facts = {"interrupt_id": row["interrupt_id"], **told, "code": code, "count": count}
+            audit_log.warning("interrupt_refused %s", canonical_json(facts))
 
     def _rehydrate(self, claims: PauseToken) -> Steps[PauseRow]:
         row, outcome = yield transact(self._engine.operations.load_pause, claims.jti)
@@ -234,7 +246,7 @@ class Redeemer:
         try:
             check_authentic(self._engine, row)
         except StoreError:
-            yield transact(self._engine.operations.record, row, ("interrupt_refused", {"code": "row_altered"}))
+            yield from self.refuse(row, "row_altered", {})
             raise
         if token_of(self._engine, row) != claims:
             raise TokenInvalid("the token does not fit its pause")
@@ -280,8 +292,11 @@ def _refuse_state(row: PauseRow) -> None:
         raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
 
 
-def _repeated(row: PauseRow, text: str, idempotency_key: str) -> AnswerReceipt:
-    if row["answer_idempotency_key"] == idempotency_key and row["answer_response_hash"] == sha256(text):
+def _repeated(row: PauseRow, text: str, claim: Claim, idempotency_key: str) -> AnswerReceipt:
+    """The receipt of the same answer by the same actor in the same scope: a key is nobody else's."""
+    given = (idempotency_key, sha256(text), claim.actor, claim.scope_hash)
+    stored = ("idempotency_key", "response_hash", "actor", "scope_hash")
+    if given == tuple(row[f"answer_{column}"] for column in stored):
         return receipt_of(row, row["answer_at"], row["answer_actor"], row["answer_response_hash"])
     raise TokenConsumed(f"the token is spent: the pause is {row['state']}", state=row["state"])
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.store.database import Database
 
@@ -95,6 +96,20 @@ def sync_only(saver: Any) -> RegistrationError:
         f"checkpointer: {name} is sync only, and the graph runs async; wrap its async sibling (such as Async{name}),"
         " or use invoke and stream"
     )
+
+
+@dataclass(frozen=True)
+class Compute(Step):
+    """Work something out that an application's own code has a part in, or a client's data: async, not on the event loop."""
+
+    threads: Threads
+    work: Callable[[], Any]
+
+    def do(self, tools: Tools) -> Any:
+        return self.work()
+
+    async def ado(self, tools: Tools) -> Any:
+        return await self.threads.run(self.work)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from symfonic_interrupts.engine.steps import Tools, aperform, perform
 from symfonic_interrupts.engine.views import PauseView
 from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.tokens.pause_token import PauseToken
 
 
 class Viewer:
@@ -31,6 +32,14 @@ class Viewer:
     async def ainspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
         """`inspect` for coroutines."""
         return await aperform(self._redeemer.inspect(token, scope), self._tools)
+
+    def verify(self, token: str) -> PauseToken:
+        """The claims of a genuine token, from the keys alone: no database is asked, so what became of its pause is not known.
+
+        Raises:
+            TokenInvalid, TokenExpired
+        """
+        return self._redeemer.verify(token)
 
     def view(self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
         """What a pause is about, by its id instead of a token: for links that must not carry one. Changes nothing.
@@ -128,7 +137,7 @@ class Viewer:
             scope: whose; required unless `FrameworkConfig.default_scope` is set.
             include_sub_scopes: also those of scopes below it, of points with `cross_scope_allowed`.
             thread_id: only of this thread.
-            after: the cursor of the last event seen, or of `event_cursor`; None: from the beginning.
+            after: the cursor of the last event seen, or of `event_cursor`, for the same scope; None: from the beginning.
             limit: at most so many, 1 to 1,000.
 
         Raises:
@@ -167,27 +176,37 @@ class Viewer:
         )
         return await aperform(steps, self._tools)
 
-    def failed(self, *, limit: int = 100) -> list[str]:
-        """Threads, of all scopes, whose node raised after it had taken its answer. The answer stays stored; `recover` leaves
+    def failed(self, *, limit: int = 100, scope: FrameworkTenantScope | None = None) -> list[str]:
+        """Threads whose node raised after it had taken its answer. The answer stays stored; `recover` leaves
         such a thread alone, and `deliver(thread_id)` tries it again.
+
+        Args:
+            limit: at most so many, 1 to 1,000.
+            scope: only threads with such a pause of exactly this scope; None: of all.
 
         Raises:
             StoreError
             ValueError: a limit that is not 1 to 1,000.
         """
-        return perform(list_failed(self._engine, self.graph_name, limit), self._tools)
+        return perform(list_failed(self._engine, self.graph_name, limit, scope), self._tools)
 
-    async def afailed(self, *, limit: int = 100) -> list[str]:
+    async def afailed(self, *, limit: int = 100, scope: FrameworkTenantScope | None = None) -> list[str]:
         """`failed` for coroutines."""
-        return await aperform(list_failed(self._engine, self.graph_name, limit), self._tools)
+        return await aperform(list_failed(self._engine, self.graph_name, limit, scope), self._tools)
 
-    def event_cursor(self) -> str:
+    def event_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
         """The cursor of now: `events(after=...)` begins with what is recorded from here on.
 
         It may repeat what was recorded while older transactions still ran; it leaves nothing out.
-        """
-        return perform(event_cursor(self._engine), self._tools)
 
-    async def aevent_cursor(self) -> str:
+        Args:
+            scope: whose events it is for; required unless `FrameworkConfig.default_scope` is set.
+
+        Raises:
+            ScopeRequired, StoreError
+        """
+        return perform(event_cursor(self._engine, self.graph_name, scope), self._tools)
+
+    async def aevent_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
         """`event_cursor` for coroutines."""
-        return await aperform(event_cursor(self._engine), self._tools)
+        return await aperform(event_cursor(self._engine, self.graph_name, scope), self._tools)

@@ -7,7 +7,7 @@ gives back (or does not) says who won. Opening, claiming and closing pauses are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,9 @@ from symfonic_interrupts.store.schema import PauseRow
 from symfonic_interrupts.store.statements import Statements
 
 __all__ = ["Claim", "ClaimLost", "Conclusion", "Event", "Lease", "Operations"]
+
+TOLD_EVERY = timedelta(minutes=1)
+"""How often the same refusal gets an event row; those in between are counted."""
 
 Describe = Callable[[datetime], Event | list[Event]]
 """The event rows of a claim, given when it was made."""
@@ -163,6 +166,7 @@ class Operations(Deliveries):
         asked = {"before": before}
         counts = {"pauses": connection.execute(sql.purge_pauses, {**asked, **now}).rowcount}
         counts["tokens"] = connection.execute(sql.purge_tokens, asked).rowcount
+        connection.execute(sql.purge_refusals, asked)
         counts["events"] = connection.execute(sql.purge_events, asked).rowcount if with_events else 0
         return counts
 
@@ -192,6 +196,27 @@ class Operations(Deliveries):
         """The thread is about to leave its checkpoint: recovery looks at its pauses again, should nobody live to close them."""
         sql, _ = self._sql(connection)
         connection.execute(sql.doubt, {"the_graph": graph, "the_thread": thread_id})
+
+    def refuse(
+        self, connection: sa.Connection, row: PauseRow, code: str, told: Mapping[str, Any], scope_hash: str = ""
+    ) -> int | None:
+        """Record that something was refused about a pause: an `interrupt_refused` with how often that has happened so far.
+
+        For each pause, code and scope once a minute. Returns the count where an event row was written, else None.
+
+        Args:
+            code: the kind of refusal.
+            told: further facts of the event row.
+            scope_hash: of the scope that was refused, if it is known.
+        """
+        sql, now = self._sql(connection)
+        window = {"every": TOLD_EVERY} if sql.is_postgres else {"told_before": now["now"] - TOLD_EVERY}
+        asked = {"jti": row["jti"], "scope_hash": scope_hash, "code": code, **window, **now}
+        count, told_count = connection.execute(sql.count_refusal, asked).one()
+        if count != told_count:
+            return None
+        self._event(connection, sql, now, row, ("interrupt_refused", {**told, "code": code, "count": count}))
+        return int(count)
 
     def record(self, connection: sa.Connection, row: PauseRow, event: Event) -> None:
         """Write an event row about a pause."""

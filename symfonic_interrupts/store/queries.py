@@ -104,7 +104,10 @@ class Queries(Transactions):
             if value is not None:
                 query = query.where(wanted == value)
         if after is not None:
-            seen = sa.select(sa.func.max(column.id)).where(column.interrupt_id == after, column.graph == graph)
+            mine = _of_scope(
+                pauses, scope, sub_scope_names
+            )  # of another's id it is not told whether there is such a one
+            seen = sa.select(sa.func.max(column.id)).where(column.interrupt_id == after, column.graph == graph, *mine)
             query = query.where(column.id < seen.scalar_subquery())
         query = query.order_by(column.id.desc()).limit(limit)
         return [dict(row) for row in connection.execute(query, now).mappings()]
@@ -151,10 +154,13 @@ class Queries(Transactions):
         return [dict(row) for row in connection.execute(sql.due, asked).mappings()]
 
     @reads
-    def list_failed(self, connection: sa.Connection, graph: str, *, most: int) -> list[str]:
-        """Threads whose nodes have taken an answer and then failed, and that nobody drives."""
+    def list_failed(
+        self, connection: sa.Connection, graph: str, *, most: int, scope: FrameworkTenantScope | None = None
+    ) -> list[str]:
+        """Threads, of this scope or of all, whose nodes have taken an answer and then failed, and that nobody drives."""
         sql, _ = self._sql(connection)
-        return list(connection.execute(sql.failed_threads, {"graph": graph, "most": most}).scalars())
+        query = sql.failed_threads if scope is None else sql.failed_threads.where(*_of_scope(pauses, scope, None))
+        return list(connection.execute(query, {"graph": graph, "most": most}).scalars())
 
     @reads
     def list_unfinished(

@@ -1,8 +1,9 @@
-"""The four tables.
+"""The five tables.
 
 `interrupt_pauses` has one row per question. Its columns are covered by a MAC (`SIGNED_COLUMNS`), but for those that say how
 far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`. `interrupt_consumed_tokens` decides: a `jti` is
-inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
+inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only; what anybody can
+cause as often as they like is counted in `interrupt_refusals` instead.
 """
 
 from __future__ import annotations
@@ -177,6 +178,17 @@ leases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("fence", _KEY, nullable=False),  # 1: nobody held it before; more: taken over from one that lapsed
     sa.Column("expires_at", UtcDateTime, nullable=False),
+)
+
+refusals = sa.Table(
+    "interrupt_refusals",
+    metadata,
+    sa.Column("jti", sa.Text, primary_key=True),
+    sa.Column("scope_hash", sa.Text, primary_key=True),  # of the scope that was refused; '' where that is not known
+    sa.Column("code", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("told", sa.BigInteger, nullable=False),  # the count that the newest event row names
+    sa.Column("told_at", UtcDateTime, nullable=False),
 )
 
 PauseRow = dict[str, Any]

@@ -21,9 +21,10 @@ from symfonic_interrupts.store.schema import (
     in_state,
     leases,
     pauses,
+    refusals,
 )
 
-_P, _C, _E, _L = pauses.c, consumed_tokens.c, events.c, leases.c
+_P, _C, _E, _L, _R = pauses.c, consumed_tokens.c, events.c, leases.c, refusals.c
 PLACEHOLDER = {
     column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"
 }
@@ -215,6 +216,29 @@ class Statements:
             else sa.select(sa.literal(0), sa.func.coalesce(sa.func.max(_E.id), 0))
         )
 
+        # -- refusals: counted, and told once in a while. `told` is `count` again where this one is to be told.
+        refused: Any = self._insert(refusals).values(
+            jti=bindparam("jti"),
+            scope_hash=bindparam("scope_hash"),
+            code=bindparam("code"),
+            count=1,
+            told=1,
+            told_at=moment,
+        )
+        due: Any = _R.told_at <= (
+            moment - bindparam("every", type_=sa.Interval)
+            if self.is_postgres
+            else bindparam("told_before", type_=UtcDateTime)
+        )
+        self.count_refusal = refused.on_conflict_do_update(
+            index_elements=[_R.jti, _R.scope_hash, _R.code],
+            set_={
+                "count": _R.count + 1,
+                "told": sa.case((due, _R.count + 1), else_=_R.told),
+                "told_at": sa.case((due, moment), else_=_R.told_at),
+            },
+        ).returning(_R.count, _R.told)
+
         # -- leases
         taken: Any = self._insert(leases).values(
             graph=bindparam("graph"),
@@ -291,6 +315,7 @@ class Statements:
         self.purge_pauses = sa.delete(pauses).where(ended, _P.expires_at < now, _P.created_at < before)
         orphaned = ~sa.exists().where(_P.jti == _C.jti)
         self.purge_tokens = sa.delete(consumed_tokens).where(_C.at < before, orphaned)
+        self.purge_refusals = sa.delete(refusals).where(_R.told_at < before, ~sa.exists().where(_P.jti == _R.jti))
         self.purge_events = sa.delete(events).where(_E.at < before)
         self.doubt = (
             sa.update(pauses).where(*of_thread, *PENDING, _P.confirmed_at.is_not(None)).values(confirmed_at=None)

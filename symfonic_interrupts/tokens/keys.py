@@ -1,8 +1,8 @@
 """The signing keys: which one signs, which ones still verify, and how each is split by purpose.
 
 Every key is split (HMAC-SHA-256 over a purpose's name, as in NIST SP 800-108's counter mode with one block) into one key
-for tokens, one for receipts and one for row MACs, so nothing signed for one purpose passes for another, nor for a JWT that
-somebody else signs with the same secret. There is no default key, and no key is ever in a repr or an error.
+for tokens, one for receipts, one for row MACs and one for event cursors, so nothing signed for one purpose passes for another,
+nor for a JWT that somebody else signs with the same secret. There is no default key, and no key is ever in a repr or an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 from symfonic_interrupts.errors import KeyRingError
 
 MIN_KEY_BYTES = 32
-Purpose = Literal["pause-token", "receipt", "pause-row"]
+Purpose = Literal["pause-token", "receipt", "pause-row", "event-cursor"]
 
 
 class KeysInUse(Protocol):
@@ -61,7 +61,7 @@ class KeyRing:
         kid = hashlib.sha256(b"symfonic-interrupts key id\x00" + key).hexdigest()[:16]
         if (kid, "receipt") in self._derived:
             raise KeyRingError(f"{place} is in the ring already")
-        purposes: tuple[Purpose, ...] = ("pause-token", "receipt", "pause-row")
+        purposes: tuple[Purpose, ...] = ("pause-token", "receipt", "pause-row", "event-cursor")
         for purpose in purposes:
             message = b"\x01symfonic-interrupts " + purpose.encode() + b"\x00"
             self._derived[kid, purpose] = hmac.digest(key, message, "sha256")

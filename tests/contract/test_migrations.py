@@ -44,7 +44,7 @@ from tests.contract.stores import answer_claim, pause_row, told, wait_until_bloc
 from tests.contract.workers import ROOT
 from tests.harness import SetClock, thread
 
-HEAD = "0002"
+HEAD = "0004"
 STAMP = "SELECT version_num FROM interrupt_alembic_version"
 MIGRATIONS = str(Path(migrations.__file__).parent)
 
@@ -373,7 +373,7 @@ def test_without_alembic_everything_but_an_upgrade_works_and_that_names_the_extr
     )
 
     assert done.stdout.splitlines() == [
-        "0002 0002",
+        "0004 0004",
         "upgrading needs Alembic; pip install 'symfonic-interrupts[migrations]'",
     ], done.stderr
 
@@ -384,10 +384,10 @@ def test_without_alembic_everything_but_an_upgrade_works_and_that_names_the_extr
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("0000", "needs 0002: run `symfonic-interrupts db upgrade`"),
-        ("0001", "needs 0002: run `symfonic-interrupts db upgrade`"),
-        ("0003", "knows 0002: install a newer release .`symfonic-interrupts db upgrade`"),
-        ("1a2b", "knows 0002: install a newer release"),
+        ("0000", "needs 0004: run `symfonic-interrupts db upgrade`"),
+        ("0001", "needs 0004: run `symfonic-interrupts db upgrade`"),
+        ("0005", "knows 0004: install a newer release .`symfonic-interrupts db upgrade`"),
+        ("1a2b", "knows 0004: install a newer release"),
     ],
 )
 def test_a_store_of_another_version_is_refused_at_first_use_and_not_touched(
@@ -424,12 +424,12 @@ async def test_a_store_of_another_version_is_refused_to_coroutines(look: Look, s
 
 def test_a_newer_store_is_not_brought_back(look: Look, store_url: str) -> None:
     migrations.upgrade(store_url)
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0003'")
+    look.change("UPDATE interrupt_alembic_version SET version_num = '0005'")
 
     with pytest.raises(StoreError, match="install a newer release"):
         migrations.upgrade(store_url)
 
-    assert look(STAMP) == [("0003",)]
+    assert look(STAMP) == [("0005",)]
 
 
 def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, store_url: str, database: Database) -> None:
@@ -438,7 +438,7 @@ def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, stor
     with pytest.raises(StoreError, match="db upgrade"):
         read(database)
 
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0002'")
+    look.change("UPDATE interrupt_alembic_version SET version_num = '0004'")
 
     assert read(database) == []
 

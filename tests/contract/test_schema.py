@@ -20,6 +20,7 @@ TABLES = {
     "interrupt_consumed_tokens",
     "interrupt_events",
     "interrupt_pauses",
+    "interrupt_refusals",
     "interrupt_thread_leases",
 }
 LIST_TABLES = {

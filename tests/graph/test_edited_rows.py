@@ -56,8 +56,8 @@ class State(TypedDict):
 
 
 def recorded(bench: Bench) -> int:
-    """How many refusals of altered rows stand in the events."""
-    (count,) = bench.rows('SELECT count(*) FROM interrupt_events WHERE body = \'{"code":"row_altered"}\'')[0]
+    """How many refusals of altered rows were counted."""
+    (count,) = bench.rows("SELECT coalesce(sum(count), 0) FROM interrupt_refusals WHERE code = 'row_altered'")[0]
     return int(count)
 
 

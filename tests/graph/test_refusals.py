@@ -365,7 +365,7 @@ async def test_a_pause_row_edited_by_hand_is_refused_and_recorded(bench: Bench) 
         await bench.call(adapter, "answer", token, {"approved": True})
     assert await bench.call(adapter, "pending") == []
     assert bench.rows("SELECT body FROM interrupt_events WHERE type='interrupt_refused'") == [
-        ('{"code":"row_altered"}',)
+        ('{"code":"row_altered","count":1}',)
     ]
 
 

@@ -136,7 +136,7 @@ async def test_sub_scopes_are_seen_only_of_points_that_may_be_answered_across(be
 async def test_what_is_no_cursor_is_refused(bench: Bench, cursor: Any) -> None:
     _, adapter = bench.compile(StateGraph(State).add_node("gate", asking(bench.refunds())).add_edge(START, "gate"))
 
-    with pytest.raises(ValueError, match="after must be the cursor of an event"):
+    with pytest.raises(ValueError, match="after must be a cursor that events"):
         await bench.call(adapter, "events", after=cursor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import timedelta
@@ -12,11 +13,12 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from fastapi import FastAPI
+from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts import FrameworkTenantScope, InterruptEvent
 from symfonic_interrupts.contrib._http_events import chunk_message
 from symfonic_interrupts.contrib._http_runs import Chunks
-from tests.harness import ACME
+from tests.harness import ACME, Bench, Refund
 from tests.http.conftest import YES, Desk
 from tests.http.service import client_of, make_app
 
@@ -130,3 +132,37 @@ async def test_the_mode_may_be_said(one_desk: Desk, given: str) -> None:
 async def _put(chunks: Chunks, count: int) -> None:
     for number in range(count):
         await chunks.put(number)
+
+
+async def test_answers_that_come_while_their_thread_runs_are_delivered_by_one_more_run(bench: Bench) -> None:
+    gate, inside = threading.Event(), threading.Event()
+    point = bench.refunds()
+
+    def node(name: str) -> Any:
+        def ask(state: dict[str, Any]) -> dict[str, Any]:
+            point.pause(Refund(order=name, amount=1))
+            if name == "a":
+                inside.set()
+                assert gate.wait(30), "nobody opened the gate"
+            return {}
+
+        return ask
+
+    builder: Any = StateGraph(dict)
+    for name in "abcd":
+        builder.add_node(name, node(name)).add_edge(START, name)
+    graph, adapter = bench.compile(builder)
+    await bench.call(graph, "invoke", {}, {"configurable": {"thread_id": "t1", "tenant_id": "acme"}})
+    tokens = {event.payload["order"]: event.pause_token for event in await bench.call(adapter, "pending", scope=ACME)}
+    app = make_app(adapter)
+
+    async with app.router.lifespan_context(app), client_of(app, **{"x-tenant": "acme"}) as client:
+        for name in "abcd":
+            body = {"token": tokens[name], "response": YES}
+            reply = await client.post("/refunds/resume/approval", json=body, headers={"prefer": "respond-async"})
+            assert reply.status_code == 202
+            if name == "a":
+                assert await asyncio.to_thread(inside.wait, 20)
+        gate.set()
+
+    assert bench.states() == ["applied"] * 4

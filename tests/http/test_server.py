@@ -198,6 +198,24 @@ async def test_a_connection_that_breaks_in_the_middle_of_a_stream_loses_nothing(
         assert (await client.post("/gate")).json() == {"acme-1": 1}
 
 
+async def test_a_body_without_end_ends_its_connection(server: Server) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield b" " * 65536
+
+    async with asyncio.timeout(60), server.client("acme") as client:
+        try:
+            reply = await client.post(
+                "/refunds/resume/approval", content=body(), headers={"content-type": "application/json"}
+            )
+            assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
+        except (httpx.WriteError, httpx.ReadError):
+            pass  # closed while the client was still sending
+        assert (await client.get("/refunds/pending")).status_code == 200
+    log = server.stop()
+    assert "Traceback" not in log
+
+
 async def test_a_token_in_a_url_does_not_reach_the_access_log(server: Server) -> None:
     async with server.client("acme") as client:
         token = await ask(client, "acme-1")
