@@ -21,6 +21,7 @@ from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.loading import Loader
 from symfonic_interrupts.engine.native import NativeAnswers, covering
 from symfonic_interrupts.engine.questions import Question
+from symfonic_interrupts.engine.refusals import record_refusal
 from symfonic_interrupts.engine.rows import new_row
 from symfonic_interrupts.engine.steps import Steps, transact
 from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused
@@ -62,9 +63,7 @@ class Door:
         self.check_not_cached(registration.name, configurable)
         if not self._may_enter(configurable, task_id):
             refused = ResumeRefused(f"{registration.name}: {REFUSED}")
-            rows = yield transact(self._engine.operations.load_answers, self._graph, str(info.thread_id))
-            asked = [row for row in rows[0] if row["leaf_task_id"] == task_id and row["native"]]
-            yield from self._record_refusal(refused, registration.name, asked[-1] if asked else None)
+            yield from self._record_refusal(refused, registration.name, str(info.thread_id), leaf_task_id=task_id)
             raise refused
 
     def _covering(self, configurable: Mapping[str, Any]) -> InterruptRegistration | None:
@@ -125,9 +124,9 @@ class Door:
             return
         if isinstance(error, ResumeRefused) and not error.recorded:
             for execution in self._engine.executions.under((self._graph, str(info.thread_id)), info.checkpoint_ns):
-                if execution.refused is error and execution.refused_question is not None:
-                    row = self.row_of(execution.refused_question, str(info.thread_id))
-                    yield from self._record_refusal(error, execution.refused_question.name, row)
+                if execution.refused is error and (asked := execution.refused_question) is not None:
+                    place = str(info.thread_id)
+                    yield from self._record_refusal(error, asked.name, place, interrupt_id=asked.interrupt_id)
         if isinstance(error, GraphInterrupt) and error.args and error.args[0]:
             path = names.node_path(info.checkpoint_ns)
             if isinstance(error, NodeInterrupt) and (covered := self._covering(configurable)) is not None:
@@ -137,12 +136,15 @@ class Door:
             for interrupt in error.args[0]:
                 self._natives.asked_by(interrupt.id, path)
 
-    def _record_refusal(self, error: ResumeRefused, name: str, row: dict[str, Any] | None) -> Steps[None]:
-        told = {"name": name, "interrupt_id": None if row is None else row["interrupt_id"], "code": error.code}
-        if row is not None:
-            yield transact(self._engine.operations.record, row, ("interrupt_refused", told))
-        audit_log.warning("interrupt_refused %s", canonical_json(told))
+    def _record_refusal(self, error: ResumeRefused, name: str, thread_id: str, **of: str) -> Steps[None]:
+        """Record a refusal once, in the row of the question that it was meant for; a replayed one may have none."""
         error.recorded = True
+        rows, _ = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
+        meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
+        if meant:
+            yield from record_refusal(self._engine, meant[-1], error.code, {"name": name})
+        else:
+            audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
 
     def row_of(self, question: Question, thread_id: str) -> dict[str, Any]:
         """What an event tells of a question that has no row of its own, or none that is known here."""

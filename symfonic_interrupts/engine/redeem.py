@@ -16,6 +16,7 @@ from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import Held, LeaseKeeper, given_back_if_cancelled, new_owner
 from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
+from symfonic_interrupts.engine.refusals import record_refusal
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Compute, Steps, transact
 from symfonic_interrupts.engine.views import AnswerReceipt, PauseView, receipt_of, view_of
@@ -214,7 +215,7 @@ class Redeemer:
             return claims, registration, given
         row, _ = yield transact(engine.operations.load_pause, claims.jti)
         if row is not None:
-            yield from self.refuse(row, ScopeMismatch.code, _audit_facts(row, given, actor), given)
+            yield from record_refusal(self._engine, row, ScopeMismatch.code, _audit_facts(row, given, actor), given)
         raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
 
     def verify(self, token: str) -> PauseToken:
@@ -230,13 +231,6 @@ class Redeemer:
             max_bytes=engine.config.max_token_bytes,
         )
 
-    def refuse(self, row: PauseRow, code: str, told: Mapping[str, Any], scope_hash: str = "") -> Steps[None]:
-        """Record a refusal, in the events and in the log; once a minute, however often it comes."""
-        count = yield transact(self._engine.operations.refuse, row, code, told, scope_hash)
-        if count is not None:
-            facts = {"interrupt_id": row["interrupt_id"], **told, "code": code, "count": count}
-            audit_log.warning("interrupt_refused %s", canonical_json(facts))
-
     def _rehydrate(self, claims: PauseToken) -> Steps[PauseRow]:
         row, outcome = yield transact(self._engine.operations.load_pause, claims.jti)
         if row is None:
@@ -246,7 +240,7 @@ class Redeemer:
         try:
             check_authentic(self._engine, row)
         except StoreError:
-            yield from self.refuse(row, "row_altered", {})
+            yield from record_refusal(self._engine, row, "row_altered", {})
             raise
         if token_of(self._engine, row) != claims:
             raise TokenInvalid("the token does not fit its pause")

@@ -333,7 +333,7 @@ async def test_a_raw_resume_of_a_covered_question_is_refused_and_its_token_still
 
     assert await bench.call(adapter, "pending") == [event]
     assert bench.rows("SELECT body FROM interrupt_events WHERE type = 'interrupt_refused'") == [
-        (canonical_json({"code": "resume_refused", "interrupt_id": event.interrupt_id, "name": "native"}),)
+        (canonical_json({"code": "resume_refused", "count": 1, "name": "native"}),)
     ]
     assert (await bench.call(adapter, "invoke", event.pause_token, "by token"))["log"] == ["by token"]
     assert bench.states() == ["applied"]
