@@ -109,7 +109,7 @@ class Furnished:
             "SET LOCAL lock_timeout = '5s'",
             f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE",  # waits for whoever has not ended yet
             *(f"DELETE FROM {table}" for table in tables),
-            f"SELECT setval(format('%I.%I', schemaname, sequencename), 1, false) FROM pg_sequences WHERE schemaname = '{schema}'",
+            f"SELECT setval(format('{schema}.%I', sequencename), 1, false) FROM pg_sequences WHERE schemaname = '{schema}'",
         ]
         self._emptying = "; ".join(statements)
 
