@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n auto
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SELECTION ?= all
 
 .PHONY: demo test test-all test-crash test-langgraph-min check bench clean
@@ -35,7 +35,7 @@ test-crash: $(READY)  ## processes killed at every step and at any instant, canc
 test-langgraph-min:  ## all tests with the oldest LangGraph that is supported, in an environment of its own
 	test -d .venv-min || $(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'langgraph==1.2.20'
-	.venv-min/bin/python -m pytest -n auto
+	.venv-min/bin/python -m pytest -n auto --dist worksteal
 
 bench: $(READY)  ## speed against native LangGraph, side by side
 	$(BIN)/python -m benchmarks
