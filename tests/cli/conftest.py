@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts import KeyRing, ResumeAdapter
 from tests.cli import applications
+from tests.cli.preloaded import preloaded
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "symfonic_interrupts.cli"]
@@ -36,10 +37,12 @@ class Shop:
     Attributes:
         folder: a folder of the test's own; the current directory is the project's root.
         environment: of all processes.
+        python: what runs a module.
     """
 
     folder: Path
     environment: dict[str, str]
+    python: list[str]
 
     @contextmanager
     def opened(self, ago: timedelta = timedelta(0)) -> Iterator[ResumeAdapter]:
@@ -91,7 +94,7 @@ class Shop:
     ) -> subprocess.CompletedProcess[str]:
         """A command in a pipe. A variable that is None is not set."""
         return subprocess.run(
-            [*COMMAND, *arguments],
+            [*self.python, "-m", "symfonic_interrupts.cli", *arguments],
             cwd=ROOT,
             env=self._environment(environment),
             input=stdin or "",
@@ -141,7 +144,7 @@ class Shop:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def make_shop(folder: Path, store: str, checkpoints: str) -> Shop:
+def make_shop(folder: Path, store: str, checkpoints: str, python: list[str]) -> Shop:
     return Shop(
         folder,
         {
@@ -151,6 +154,7 @@ def make_shop(folder: Path, store: str, checkpoints: str) -> Shop:
             "SYMFONIC_INTERRUPTS_KEYS": KeyRing.generate(),
             "LOGNAME": "kim",
         },
+        python,
     )
 
 
@@ -162,16 +166,27 @@ def ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session")
+def python() -> Iterator[list[str]]:
+    """What runs a module with the libraries loaded; the interpreter itself where `SYMFONIC_TEST_EXEC` is set."""
+    if os.environ.get("SYMFONIC_TEST_EXEC"):
+        yield [sys.executable]
+        return
+    with preloaded() as found:
+        yield found
+
+
 @pytest.fixture
-def shop(tmp_path: Path, sqlite_url: str) -> Shop:
+def shop(tmp_path: Path, sqlite_url: str, python: list[str]) -> Shop:
     """The shop on SQLite."""
-    return make_shop(tmp_path, sqlite_url, str(tmp_path / "checkpoints.db"))
+    return make_shop(tmp_path, sqlite_url, str(tmp_path / "checkpoints.db"), python)
 
 
 @pytest.fixture
-def postgres_shop(tmp_path: Path, postgres_url: str) -> Shop:
+def postgres_shop(tmp_path: Path, postgres_url: str, python: list[str]) -> Shop:
     """The shop on PostgreSQL."""
-    return make_shop(tmp_path, postgres_url, postgres_url.replace("postgresql+psycopg://", "postgresql://", 1))
+    checkpoints = postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
+    return make_shop(tmp_path, postgres_url, checkpoints, python)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -17,7 +17,7 @@ async def bare_store(request: pytest.FixtureRequest, store_url: str) -> AsyncIte
 
 
 @pytest.fixture
-async def store(bare_store: Store) -> Store:
+async def store(with_tables: None, bare_store: Store) -> Store:
     """A store of every kind, with its tables (SQLite makes them by itself)."""
     if bare_store.database.dialect == "postgresql":
         await bare_store.create_schema()
@@ -25,7 +25,7 @@ async def store(bare_store: Store) -> Store:
 
 
 @pytest.fixture
-async def url_store(store_url: str) -> AsyncIterator[Store]:
+async def url_store(with_tables: None, store_url: str) -> AsyncIterator[Store]:
     """A store made from a URL, with its tables: for what does not depend on the kind."""
     async with open_store("url", store_url) as store:
         store.database.create_schema()

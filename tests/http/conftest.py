@@ -102,7 +102,7 @@ def messages(text: str) -> list[tuple[str, Any]]:
 
 
 @pytest.fixture
-async def desk(mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(with_tables: None, mode: str, store_url: str, tmp_path: Path) -> AsyncIterator[Desk]:
     """The service on both databases, with a sync and with an async saver."""
     async with open_desk(mode, store_url, tmp_path) as found:
         yield found
