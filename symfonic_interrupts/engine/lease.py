@@ -31,6 +31,7 @@ class LeaseKeeper:
     Attributes:
         failed: a write of the run failed, so its end is not clean.
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
+        brought: jtis of all answers that the run was resumed with.
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         expected: by task, jtis of the answers that it has or is sent.
@@ -41,6 +42,7 @@ class LeaseKeeper:
         self.lease = lease
         self.failed = False
         self.sent: set[str] = set()
+        self.brought: set[str] = set()
         self.used: set[str] = set()
         self.writing: dict[str, concurrent.futures.Future[bool]] = {}
         self.expected: dict[str, set[str]] = {}
@@ -197,8 +199,13 @@ def given_back_if_cancelled(engine: Engine, graph: str, thread_id: str, owner: s
         raise
 
 
-def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> Steps[Held]:
+def take_lease(
+    engine: Engine, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None
+) -> Steps[Held]:
     """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
+
+    Args:
+        breakpoints: canonical JSON of those of the run to come.
 
     Raises:
         ThreadBusy: another worker held it for all that time.
@@ -208,7 +215,7 @@ def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> S
     pause = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
-        take = transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl)
+        take = transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl, breakpoints)
         taken: Any = yield from given_back_if_cancelled(engine, graph, thread_id, owner, take)
         if taken is not None:
             lease, rows = taken

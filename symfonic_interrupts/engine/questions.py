@@ -179,6 +179,11 @@ class Executions:
         with self._lock:
             return [e for e in self._by_thread.get(thread, {}).values() if e.task_id == task_id]
 
+    def of_thread(self, thread: Thread) -> list[Execution]:
+        """All executions of a thread, in whatever namespace."""
+        with self._lock:
+            return list(self._by_thread.get(thread, {}).values())
+
     def any_of(self, thread: Thread) -> bool:
         """Whether the thread has any."""
         return thread in self._by_thread

@@ -13,7 +13,7 @@ from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.store.records import reads
 from symfonic_interrupts.store.schema import metadata, pauses
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 """The newest migration: the schema that this release reads and writes."""
 
 VERSION_TABLE = "interrupt_alembic_version"
