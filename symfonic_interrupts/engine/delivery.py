@@ -18,8 +18,8 @@ from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.evidence import (
-    checkpoint_at,
     Outlook,
+    checkpoint_at,
     head_id,
     id_of,
     leaves_of,

@@ -103,9 +103,7 @@ class Outlook:
     at_breakpoint: bool = False
 
     def __or__(self, other: Outlook) -> Outlook:
-        return Outlook(
-            self.work or other.work, self.failed + other.failed, self.at_breakpoint or other.at_breakpoint
-        )
+        return Outlook(self.work or other.work, self.failed + other.failed, self.at_breakpoint or other.at_breakpoint)
 
 
 def look(

@@ -49,9 +49,7 @@ def list_failed(
     return found
 
 
-def _holds(
-    engine: Engine, graph_name: str, graph: Any, thread_id: str, judge: Callable[[Outlook], Any]
-) -> Steps[bool]:
+def _holds(engine: Engine, graph_name: str, graph: Any, thread_id: str, judge: Callable[[Outlook], Any]) -> Steps[bool]:
     """What `judge` says of how the thread stands; True where that cannot be read."""
     try:
         head = yield checkpoint_at(thread_id)

@@ -192,7 +192,14 @@ class ResumeAdapter(EventStreams, Viewer):
             self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
 
         receipt, row, held = yield from self._redeemer.answer(
-            token, response, scope, actor, idempotency_key, hold=True, breakpoints=breakpoints_of(graph_kwargs), on_row=check
+            token,
+            response,
+            scope,
+            actor,
+            idempotency_key,
+            hold=True,
+            breakpoints=breakpoints_of(graph_kwargs),
+            on_row=check,
         )
         delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
         unused = receipt.interrupt_id in delivery.unused

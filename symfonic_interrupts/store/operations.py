@@ -71,7 +71,9 @@ class Operations(Deliveries):
         for _ in range(3):
             if connection.execute(sql.open_pause, row).first() is not None:
                 self._event(connection, sql, now, row, event)
-                if row["native"] and row["slot"]:  # it comes after its answer: an open one before it was answered past us
+                if (
+                    row["native"] and row["slot"]
+                ):  # it comes after its answer: an open one before it was answered past us
                     place = {"the_graph": row["graph"], "the_thread": row["thread_id"]}
                     where = {"the_task": row["leaf_task_id"], "the_slot": row["slot"]}
                     self._supersede(connection, sql, now, "claim_slots", {**place, **where})

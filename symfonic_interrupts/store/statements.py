@@ -113,7 +113,9 @@ class Statements:
         unfit = (_P.jti.in_(bindparam("jtis", expanding=True)), in_state("answered"))
         self.unfit_answers = sa.select(pauses).where(*unfit)
         self.set_drifts = (
-            sa.update(pauses).where(_P.jti.in_(bindparam("jtis", expanding=True))).values(drifts=bindparam("the_number"))
+            sa.update(pauses)
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)))
+            .values(drifts=bindparam("the_number"))
         )
         self.set_state = sa.update(pauses).where(_P.jti == bindparam("the_jti")).values(state=bindparam("new_state"))
         self.set_states = (
