@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langgraph.errors import GraphRecursionError, NodeTimeoutError
+from langgraph.errors import GraphRecursionError, NodeError, NodeTimeoutError
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
@@ -99,7 +99,7 @@ async def test_a_later_node_that_raises_is_listed_with_its_error_until_a_deliver
     once = {"node": failed.node, "error_type": "ConnectionError", "message": "the bank is away"}
     assert told == [(event.interrupt_id, once)] * 2  # once for each failure
 
-    assert (await bench.call(adapter, "deliver", "t1")).output["log"] == ["gate=yes", "paid"]
+    assert (await bench.call(adapter, "deliver", "t1")).output["log"][-1] == "paid"
     assert await bench.call(adapter, "failed") == []
     assert bench.rows(LEASES) == []
 
@@ -225,7 +225,7 @@ async def test_a_worker_logs_the_traceback_of_what_failed_and_a_line_for_what_we
 async def test_a_thread_that_stopped_at_the_recursion_limit_is_listed_and_a_higher_one_goes_on(bench: Bench) -> None:
     builder = StateGraph(State).add_node("gate", gate(bench.refunds())).add_node("work", lambda state: {"log": ["w"]})
     builder.add_edge(START, "gate").add_edge("gate", "work")
-    builder.add_conditional_edges("work", lambda state: END if len(state["log"]) > 8 else "work", [END, "work"])
+    builder.add_conditional_edges("work", lambda state: END if len(state["log"]) > 20 else "work", [END, "work"])
     graph, adapter = bench.compile(builder)
     event = await ask(bench, graph, adapter)
     low = {"config": {"recursion_limit": 3}}
@@ -240,7 +240,7 @@ async def test_a_thread_that_stopped_at_the_recursion_limit_is_listed_and_a_high
         adapter, "invoke", event.pause_token, YES, idempotency_key="k", config={"recursion_limit": 50}
     )
 
-    assert result["log"] == ["gate=yes", *["w"] * 8]
+    assert result["log"] == ["gate=yes", *["w"] * 20]
     assert await bench.call(adapter, "failed") == []
 
 
@@ -323,9 +323,11 @@ async def test_where_an_error_handler_goes_on_after_a_timeout_the_answer_is_appl
             text = RootModel[str]
             bench.interrupts.register_interrupt("text", payload_schema=text, response_schema=text, nodes=("node",))
         node = hangs_once(None if native else bench.refunds(), entries, native=native)
-        builder = StateGraph(State).add_node(
-            "node", node, timeout=0.3, error_handler=lambda state, error: {"log": ["handled"]}
-        )
+
+        def handler(state: State, error: NodeError) -> dict[str, Any]:
+            return {"log": ["handled"]}
+
+        builder = StateGraph(State).add_node("node", node, timeout=0.3, error_handler=handler)
         graph, adapter = bench.compile(builder.add_edge(START, "node"))
         event = await ask(bench, graph, adapter)
 
