@@ -19,6 +19,7 @@ from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.evidence import (
     Outlook,
+    Standing,
     checkpoint_at,
     head_id,
     id_of,
@@ -30,7 +31,7 @@ from symfonic_interrupts.engine.evidence import (
 from symfonic_interrupts.engine.failed_thread import FailedThread, Raised, failed_thread
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
-from symfonic_interrupts.engine.planner import Plan, failed_tasks, plan, read_tasks
+from symfonic_interrupts.engine.planner import Plan, plan, read_tasks
 from symfonic_interrupts.engine.progress import (
     Delivery,
     Progress,
@@ -53,7 +54,7 @@ class Deliverer:
 
     def __init__(self, engine: Engine, graph: Any, saver: InterruptSaver) -> None:
         self._engine = engine
-        self._graph = graph
+        self.graph = graph
         self._saver = saver
 
     def deliver(
@@ -154,15 +155,14 @@ class Deliverer:
                 changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, at, used=used)
                 progress.note_ends(changed)
                 progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
+            facts = yield from self._facts(head, progress, frozenset(tried), retry_failed=not by_itself)
+            step = plan(**facts, crashed=False)
             outlook = None
-            if not progress.ran and (crashed or (by_itself and failed_tasks(read_tasks(head.pending_writes)))):
-                outlook = yield from self._look(thread_id, kwargs, head, progress.rows)
-            unfinished = crashed and outlook is not None and outlook.work
-            step = yield from self._plan(
-                head, progress, frozenset(tried), unfinished=unfinished, retry_failed=not by_itself
-            )
-            if step.proceed and outlook is None:
-                outlook = yield from self._look(thread_id, kwargs, head, progress.rows)
+            if step.proceed or (crashed and not progress.ran):
+                sending = [row for together in step.resume.values() for row in together]
+                outlook = yield from self._look(thread_id, kwargs, head, progress.rows, sending)
+                if crashed and outlook.work:
+                    step = plan(**facts, crashed=True)
             if outlook is not None:
                 if by_itself and outlook.failed:
                     step.resume, step.proceed = {}, False
@@ -219,31 +219,32 @@ class Deliverer:
                 return
             head = head or (yield checkpoint_at(thread_id))
 
-    def _plan(
-        self, head: Any, progress: Progress, tried: frozenset[str], *, unfinished: bool, retry_failed: bool
-    ) -> Steps[Plan]:
+    def _facts(
+        self, head: Any, progress: Progress, tried: frozenset[str], *, retry_failed: bool
+    ) -> Steps[dict[str, Any]]:
+        """What the planner decides by, but for what a run that died has left."""
         answered = [row for row in progress.rows if row["state"] == "answered"]
-        values = native_values(answered)
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
         leaves = yield from leaves_of(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
-        return plan(
-            tasks,
-            leaves,
-            answered,
-            values,
-            tried=tried,
-            may_proceed=not progress.ran,
-            crashed=unfinished,
-            retry_failed=retry_failed,
-            left=(yield from left_behind(answered, leaves, tasks)),
-        )
+        return {
+            "head": tasks,
+            "leaves": leaves,
+            "answered": answered,
+            "native_values": native_values(answered),
+            "tried": tried,
+            "may_proceed": not progress.ran,
+            "retry_failed": retry_failed,
+            "left": (yield from left_behind(answered, leaves, tasks)),
+        }
 
-    def _look(self, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow]) -> Steps[Outlook]:
+    def _look(
+        self, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow], sending: list[PauseRow]
+    ) -> Steps[Outlook]:
         ended: set[str] = yield transact(
             self._engine.operations.ended_natives, self._saver.graph, thread_id, str(id_of(head))
         )
-        return (yield from look(self._graph, thread_id, kwargs, head, rows, ended))
+        return (yield from look(self.graph, thread_id, kwargs, head, Standing.of(rows, ended, sending)))
 
     def _failure(
         self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, progress: Progress
@@ -264,7 +265,7 @@ class Deliverer:
     def _node_that_raised(self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseRow]) -> Steps[str | None]:
         try:
             head = yield checkpoint_at(thread_id)
-            outlook = yield from self._look(thread_id, kwargs, head, rows)
+            outlook = yield from self._look(thread_id, kwargs, head, rows, [])
         except Exception:  # the failure itself is to be told, not that its place cannot be read
             return None
         return outlook.failed[0][0] if outlook.failed else None
@@ -340,7 +341,7 @@ class Deliverer:
         output = progress.output
         if not progress.ran:
             for event in pauses:
-                if (chunk := custom_chunk(self._graph, kwargs, event)) is not None:
+                if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
                     yield Emit(chunk)
             state = yield ReadState({"configurable": {"thread_id": thread_id}})
             output = dict(state.values) if isinstance(state.values, dict) else state.values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,24 +107,65 @@ class Outlook:
         return Outlook(self.work or other.work, self.failed + other.failed, self.at_breakpoint or other.at_breakpoint)
 
 
-def look(
-    graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow], ended: set[str]
-) -> Steps[Outlook]:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which of a thread's questions still stand.
+
+    Attributes:
+        open: ids of questions that wait for an answer, or for one that is about to be sent: ours by interrupt id, native ones
+            by LangGraph's.
+        undelivered: of questions whose answer nobody has sent; they stand unless their task has failed.
+        ended: LangGraph's ids of native questions whose answers were used or can no longer be.
+    """
+
+    open: frozenset[str]
+    undelivered: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, rows: list[PauseRow], ended: set[str], sending: Iterable[PauseRow] | None = None) -> Standing:
+        """From the thread's open and answered pauses.
+
+        Args:
+            ended: LangGraph's ids of native questions whose answers have ended.
+            sending: answers that are about to be sent; None where nothing is.
+        """
+        pending = [row for row in rows if row["state"] == "pending"]
+        answered = [row for row in rows if row["state"] == "answered"]
+        undelivered = [row for row in answered if row["used_at"] is None] if sending is None else []
+        on_their_way = [row for row in sending or () if row["used_at"] is None]
+        natives = {row["langgraph_id"] for row in answered if row["native"]}
+        return cls(
+            open=frozenset(_id_of(row) for row in (*pending, *on_their_way)),
+            undelivered=frozenset(_id_of(row) for row in undelivered),
+            ended=frozenset((ended | natives) - {_id_of(row) for row in (*undelivered, *on_their_way)}),
+        )
+
+    def is_waiting(self, state: TaskState) -> bool:
+        """Whether the task waits for a person: everything that it asks is a question that still stands."""
+        ours = {i.value["interrupt_id"] for i in state.pending if is_marker(i.value)}
+        known = self.open if state.failed else self.open | self.undelivered
+        unsent = {i.id for i in state.pending} & self.undelivered if state.failed else set()
+        return (
+            bool(state.pending) and ours <= known and not unsent and not any(i.id in self.ended for i in state.pending)
+        )
+
+
+def _id_of(row: PauseRow) -> str:
+    return str(row["langgraph_id"] if row["native"] else row["interrupt_id"])
+
+
+def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
     """How the thread stands at this head.
 
     Args:
         kwargs: of the call that is about to be made; they may name breakpoints.
-        rows: the thread's open and answered pauses.
-        ended: LangGraph's ids of native questions whose answers have ended.
+        standing: what is known of its questions.
     """
-    waiting = {row["interrupt_id"] for row in rows if row["state"] == "pending"}
-    ended = ended | {row["langgraph_id"] for row in rows if row["native"] and row["state"] == "answered"}
-    return (yield from _look(graph, thread_id, "", kwargs, head, waiting, ended))
+    return (yield from _look(graph, thread_id, "", kwargs, head, standing))
 
 
-def _look(
-    graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, waiting: set[str], ended: set[str]
-) -> Steps[Outlook]:
+def _look(graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
     place = {"thread_id": thread_id, **({"checkpoint_ns": ns} if ns else {})}
     history = yield ReadHistory({"configurable": place}, 2)
     if not history:
@@ -139,13 +181,13 @@ def _look(
     seen = Outlook()
     for task in history[0].tasks:
         state = tasks.get(task.id, TaskState())
-        if state.finished or _waits(state, waiting, ended) or any(_waits(h, waiting, ended) for h in handlers):
+        if state.finished or standing.is_waiting(state) or any(map(standing.is_waiting, handlers)):
             continue
         below = Outlook()
         child = _graph_below(graph, task.name) if isinstance(task.state, dict) else None
         if child is not None:
             ns_below = str(task.state["configurable"]["checkpoint_ns"])
-            below = yield from _look(child, thread_id, ns_below, {}, None, waiting, ended)
+            below = yield from _look(child, thread_id, ns_below, {}, None, standing)
         raised = state if state.failed and not state.handled else next((h for h in handlers if h.failed), None)
         if below.failed:
             seen |= Outlook(failed=tuple((f"{task.name}{names.NS_END}{path}", text) for path, text in below.failed))
@@ -154,12 +196,6 @@ def _look(
         else:
             seen |= Outlook(work=not below.at_breakpoint, at_breakpoint=below.at_breakpoint)
     return seen
-
-
-def _waits(state: TaskState, waiting: set[str], ended: set[str]) -> bool:
-    """Whether the task waits for a person: everything that it asks is a question that still stands."""
-    asked = {i.value["interrupt_id"] for i in state.pending if is_marker(i.value)}
-    return bool(state.pending) and asked <= waiting and not any(i.id in ended for i in state.pending)
 
 
 def _graph_below(graph: Any, node: str) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.evidence import Outlook, checkpoint_at, id_of, look
+from symfonic_interrupts.engine.evidence import Outlook, Standing, checkpoint_at, id_of, look
 from symfonic_interrupts.engine.failed_thread import FailedThread, Raised
 from symfonic_interrupts.engine.listing import checked_limit
 from symfonic_interrupts.engine.steps import Steps, transact
@@ -49,6 +49,20 @@ def list_failed(
     return found
 
 
+def gone_on(engine: Engine, graph_name: str, graph: Any) -> Steps[list[str]]:
+    """Threads that have gone on since they failed, by a run of the application's own, and have an answer to be delivered.
+
+    Forgets their failures: recovery would leave them alone.
+    """
+    found: list[str] = []
+    for lease in (yield transact(engine.operations.list_failed_answered, graph_name)):
+        thread_id = lease["thread_id"]
+        if not (yield from _holds(engine, graph_name, graph, thread_id, lambda seen: bool(seen.failed or seen.work))):
+            yield transact(engine.operations.forget_failure, graph_name, thread_id, lease["failed_at"])
+            found.append(thread_id)
+    return found
+
+
 def _holds(engine: Engine, graph_name: str, graph: Any, thread_id: str, judge: Callable[[Outlook], Any]) -> Steps[bool]:
     """What `judge` says of how the thread stands; True where that cannot be read."""
     try:
@@ -57,7 +71,7 @@ def _holds(engine: Engine, graph_name: str, graph: Any, thread_id: str, judge: C
             return True
         rows = yield transact(engine.operations.load_thread, graph_name, thread_id)
         ended = yield transact(engine.operations.ended_natives, graph_name, thread_id, str(id_of(head)))
-        return bool(judge((yield from look(graph, thread_id, {}, head, rows, ended))))
+        return bool(judge((yield from look(graph, thread_id, {}, head, Standing.of(rows, ended)))))
     except Exception as error:
         log.debug("the checkpoint of thread %r cannot be read: %s", thread_id, type(error).__name__)
         return True

@@ -137,11 +137,6 @@ def was_answered_past(row: PauseRow, leaf: TaskState) -> bool:
     return bool(row["native"]) and isinstance(leaf.resume, list | tuple) and len(leaf.resume) > row["slot"]
 
 
-def failed_tasks(tasks: Tasks) -> list[str]:
-    """Ids of tasks that raised, and whose error no handler has taken."""
-    return [id_ for id_, task in tasks.items() if task.failed and not task.handled and not task.finished]
-
-
 def _waits_only_for(closed: set[str], root: TaskState) -> bool:
     return all((i.value["interrupt_id"] if is_marker(i.value) else i.id) in closed for i in root.pending)
 
@@ -186,8 +181,6 @@ def plan(
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
-        elif was_answered_past(row, leaf):
-            step.unused.append(row)
         elif pending is not None and row["used_at"] is not None and (leaf.failed or root.failed) and not retry_failed:
             # its node took it and was cut off, by a timeout: LangGraph keeps no RESUME of that
             unfinished = unfinished or leaf.handled or root.handled
@@ -196,7 +189,7 @@ def plan(
                 step.resume.setdefault(pending.id, []).append(row)
             else:
                 step.homeless.append(row)
-        elif root.finished or row["jti"] in left:
+        elif root.finished or row["jti"] in left or was_answered_past(row, leaf):
             step.unused.append(row)
         else:
             unfinished = True

@@ -160,6 +160,12 @@ class Queries(Transactions):
         )
 
     @reads
+    def list_failed_answered(self, connection: sa.Connection, graph: str) -> list[dict[str, Any]]:
+        """The leases of threads whose run failed, and that have an answer which no node has taken."""
+        sql, now = self._sql(connection)
+        return [dict(row) for row in connection.execute(sql.failed_answered, {"graph": graph, **now}).mappings()]
+
+    @reads
     def ended_natives(self, connection: sa.Connection, graph: str, thread_id: str, checkpoint_id: str) -> set[str]:
         """LangGraph's ids of the native questions of a checkpoint whose answers have ended."""
         sql, _ = self._sql(connection)

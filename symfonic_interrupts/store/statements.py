@@ -316,6 +316,9 @@ class Statements:
             .where(_L.graph == bindparam("graph"), _L.failed_at.is_not(None), _L.expires_at <= now)
             .order_by(_L.failed_at, _L.thread_id)
         )
+        self.failed_answered = self.failed_threads.where(
+            sa.exists().where(_P.graph == _L.graph, _P.thread_id == _L.thread_id, *ANSWERED, _P.used_at.is_(None))
+        )
         # used, and neither settled nor noted as failed: the thread waits for another answer, or an older release saw it fail
         self.used_threads = (
             sa.select(pauses)

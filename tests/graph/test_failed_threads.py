@@ -82,7 +82,11 @@ async def test_a_later_node_that_raises_is_listed_with_its_error_until_a_deliver
 
     (failed,) = await bench.call(adapter, "failed")
     assert failed == "t1"
-    assert (failed.thread_id, failed.node, failed.error_type) == ("t1", "money:pay" if below else "money", "ConnectionError")
+    assert (failed.thread_id, failed.node, failed.error_type) == (
+        "t1",
+        "money:pay" if below else "money",
+        "ConnectionError",
+    )
     assert (failed.message, failed.interrupt_ids) == ("the bank is away", (event.interrupt_id,))
     assert failed.at.utcoffset() == timedelta(0)
     assert (delivery.failure, str(delivery.error)) == (failed, "the bank is away")
@@ -135,7 +139,7 @@ def test_a_failed_thread_is_its_id_also_as_a_copy() -> None:
 
     assert json.dumps([failed]) == '["t1"]'
     assert {failed: 1}["t1"] == 1
-    for again in (copy.copy(failed), pickle.loads(pickle.dumps(failed))):  # noqa: S301 - our own
+    for again in (copy.copy(failed), pickle.loads(pickle.dumps(failed))):
         assert (again, again.node, again.message) == ("t1", "pay", "no")
 
 
@@ -364,11 +368,9 @@ async def test_where_a_delivery_died_at_a_breakpoint_neither_recover_nor_deliver
         if place == "run_ended":
             raise KeyboardInterrupt
 
+    given = stop if level == "per run" else {}
     with failpoints(bench.interrupts, die), pytest.raises(KeyboardInterrupt):
-        given = stop if level == "per run" else {}
-        adapter.invoke(event.pause_token, YES, **given) if bench.mode == "sync" else await adapter.ainvoke(
-            event.pause_token, YES, **given
-        )
+        await bench.call(adapter, "invoke", event.pause_token, YES, **given)
     assert bench.rows(LEASES) == [("t1",)]
 
     await bench.call(adapter, "recover")
@@ -451,7 +453,9 @@ async def test_a_payload_that_differs_at_every_pass_is_told_at_once_and_refused_
     graph, adapter = bench.compile(row_of(("node", node)))
     event = await ask(bench, graph, adapter)
     for _ in range(2):
-        with pytest.warns(UserWarning, match="approval: an answer did not fit what was asked next, which differs in: order;"):
+        with pytest.warns(
+            UserWarning, match="approval: an answer did not fit what was asked next, which differs in: order;"
+        ):
             await bench.call(adapter, "invoke", event.pause_token, YES)
         (event,) = await bench.call(adapter, "pending")
     with pytest.raises(PayloadInvalid, match="the payload must be computed the same way at every pass") as refused:
@@ -476,7 +480,7 @@ async def test_a_node_that_was_mended_after_three_answers_that_did_not_fit_asks_
     graph, adapter = bench.compile(row_of(("node", node)))
     event = await ask(bench, graph, adapter)
     for _ in range(2):
-        with pytest.warns(UserWarning):
+        with pytest.warns(UserWarning, match="did not fit"):
             await bench.call(adapter, "invoke", event.pause_token, YES)
         (event,) = await bench.call(adapter, "pending")
     with pytest.raises(PayloadInvalid):
