@@ -114,41 +114,29 @@ class Standing:
     Attributes:
         open: ids of questions that wait for an answer, or for one that is about to be sent: ours by interrupt id, native ones
             by LangGraph's.
-        undelivered: of questions whose answer nobody has sent; they stand unless their task has failed.
-        ended: LangGraph's ids of native questions whose answers were used or can no longer be.
+        ended: LangGraph's ids of native questions whose answers were used, or can no longer be.
     """
 
     open: frozenset[str]
-    undelivered: frozenset[str] = frozenset()
-    ended: frozenset[str] = frozenset()
+    ended: frozenset[str]
 
     @classmethod
-    def of(cls, rows: list[PauseRow], ended: set[str], sending: Iterable[PauseRow] | None = None) -> Standing:
+    def of(cls, rows: list[PauseRow], ended: set[str], sending: Iterable[PauseRow]) -> Standing:
         """From the thread's open and answered pauses.
 
         Args:
             ended: LangGraph's ids of native questions whose answers have ended.
-            sending: answers that are about to be sent; None where nothing is.
+            sending: answers that are about to be sent, or will be.
         """
-        pending = [row for row in rows if row["state"] == "pending"]
-        answered = [row for row in rows if row["state"] == "answered"]
-        undelivered = [row for row in answered if row["used_at"] is None] if sending is None else []
-        on_their_way = [row for row in sending or () if row["used_at"] is None]
-        natives = {row["langgraph_id"] for row in answered if row["native"]}
-        return cls(
-            open=frozenset(_id_of(row) for row in (*pending, *on_their_way)),
-            undelivered=frozenset(_id_of(row) for row in undelivered),
-            ended=frozenset((ended | natives) - {_id_of(row) for row in (*undelivered, *on_their_way)}),
-        )
+        on_their_way = [row for row in sending if row["used_at"] is None]
+        stand = frozenset(_id_of(row) for row in (*(row for row in rows if row["state"] == "pending"), *on_their_way))
+        natives = {row["langgraph_id"] for row in rows if row["native"] and row["state"] == "answered"}
+        return cls(stand, frozenset(ended | natives) - stand)
 
     def is_waiting(self, state: TaskState) -> bool:
         """Whether the task waits for a person: everything that it asks is a question that still stands."""
         ours = {i.value["interrupt_id"] for i in state.pending if is_marker(i.value)}
-        known = self.open if state.failed else self.open | self.undelivered
-        unsent = {i.id for i in state.pending} & self.undelivered if state.failed else set()
-        return (
-            bool(state.pending) and ours <= known and not unsent and not any(i.id in self.ended for i in state.pending)
-        )
+        return bool(state.pending) and ours <= self.open and not any(i.id in self.ended for i in state.pending)
 
 
 def _id_of(row: PauseRow) -> str:

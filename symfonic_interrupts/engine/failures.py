@@ -6,8 +6,9 @@ application's own: so each thread is looked at before it is listed. What cannot 
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
@@ -16,6 +17,7 @@ from symfonic_interrupts.engine.failed_thread import FailedThread, Raised
 from symfonic_interrupts.engine.listing import checked_limit
 from symfonic_interrupts.engine.steps import Steps, transact
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
 
 log = logging.getLogger("symfonic_interrupts.delivery")
 
@@ -31,54 +33,59 @@ def list_failed(
     for lease in leases:
         if len(found) == most:
             return found
-        thread_id = lease["thread_id"]
-        if (yield from _holds(engine, graph_name, graph, thread_id, lambda seen: bool(seen.failed or seen.work))):
-            found.append(FailedThread.of(lease))
+        if (yield from _has_gone_on(engine, graph_name, graph, lease)):
+            yield transact(engine.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
         else:
-            yield transact(engine.operations.forget_failure, graph_name, thread_id, lease["failed_at"])
+            found.append(FailedThread.of(lease))
     for thread_id, rows in _by_thread(used).items():
         if len(found) == most:
             return found
-        seen: list[Outlook] = []
-        yield from _holds(engine, graph_name, graph, thread_id, lambda outlook, seen=seen: seen.append(outlook))  # type: ignore[misc]
-        if seen and seen[0].failed:
-            raised = Raised.kept(*seen[0].failed[0])
-            ids = tuple(sorted(row["interrupt_id"] for row in rows))
+        ids = tuple(sorted(row["interrupt_id"] for row in rows))
+        seen = yield from _outlook(engine, graph_name, graph, thread_id, ids)
+        if seen is not None and seen.failed:
+            raised = Raised.kept(*seen.failed[0])
             at = max(row["used_at"] for row in rows)
             found.append(FailedThread(thread_id, at, raised.node, raised.error_type, raised.message, ids))
     return found
 
 
-def gone_on(engine: Engine, graph_name: str, graph: Any) -> Steps[list[str]]:
-    """Threads that have gone on since they failed, by a run of the application's own, and have an answer to be delivered.
-
-    Forgets their failures: recovery would leave them alone.
-    """
-    found: list[str] = []
+def forget_gone_on(engine: Engine, graph_name: str, graph: Any) -> Steps[None]:
+    """Forget failures of threads that have gone on since, by a run of the application's own, and have an answer to be
+    delivered: recovery would leave them alone."""
     for lease in (yield transact(engine.operations.list_failed_answered, graph_name)):
-        thread_id = lease["thread_id"]
-        if not (yield from _holds(engine, graph_name, graph, thread_id, lambda seen: bool(seen.failed or seen.work))):
-            yield transact(engine.operations.forget_failure, graph_name, thread_id, lease["failed_at"])
-            found.append(thread_id)
-    return found
+        if (yield from _has_gone_on(engine, graph_name, graph, lease)):
+            yield transact(engine.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
 
 
-def _holds(engine: Engine, graph_name: str, graph: Any, thread_id: str, judge: Callable[[Outlook], Any]) -> Steps[bool]:
-    """What `judge` says of how the thread stands; True where that cannot be read."""
+def _has_gone_on(engine: Engine, graph_name: str, graph: Any, lease: dict[str, Any]) -> Steps[bool]:
+    had = json.loads(lease["failed_ids"])
+    seen = yield from _outlook(engine, graph_name, graph, lease["thread_id"], had)
+    return seen is not None and not seen.failed and not seen.work
+
+
+def _outlook(
+    engine: Engine, graph_name: str, graph: Any, thread_id: str, had: Collection[str]
+) -> Steps[Outlook | None]:
+    """How the thread stands; None where that cannot be read.
+
+    Args:
+        had: interrupt ids of the answers that its run had when it failed. Others are still to be delivered.
+    """
     try:
         head = yield checkpoint_at(thread_id)
         if head is None:
-            return True
+            return None
         rows = yield transact(engine.operations.load_thread, graph_name, thread_id)
         ended = yield transact(engine.operations.ended_natives, graph_name, thread_id, str(id_of(head)))
-        return bool(judge((yield from look(graph, thread_id, {}, head, Standing.of(rows, ended)))))
+        sending = [row for row in rows if row["state"] == "answered" and row["interrupt_id"] not in had]
+        return (yield from look(graph, thread_id, {}, head, Standing.of(rows, ended, sending)))
     except Exception as error:
         log.debug("the checkpoint of thread %r cannot be read: %s", thread_id, type(error).__name__)
-        return True
+        return None
 
 
-def _by_thread(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def _by_thread(rows: list[PauseRow]) -> dict[str, list[PauseRow]]:
+    found: dict[str, list[PauseRow]] = {}
     for row in rows:
         found.setdefault(row["thread_id"], []).append(row)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer
 from symfonic_interrupts.engine.failed_thread import FailedThread, log_failure
-from symfonic_interrupts.engine.failures import gone_on
+from symfonic_interrupts.engine.failures import forget_gone_on
 from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.rows import scope_of
@@ -39,7 +39,7 @@ class Recovery:
     def recover(self, limit: int | None) -> Steps[list[Delivery]]:
         engine = self._engine
         engine.database.check_open()
-        yield from gone_on(engine, self._graph, self._deliverer.graph)
+        yield from forget_gone_on(engine, self._graph, self._deliverer.graph)
         undelivered, lapsed, unconfirmed = yield transact(
             engine.operations.list_unfinished,
             self._graph,
