@@ -12,6 +12,7 @@ from symfonic_interrupts.ask_user import (
     AskUserResponse,
 )
 from symfonic_interrupts.config import FrameworkConfig
+from symfonic_interrupts.engine.failed_thread import FailedThread
 from symfonic_interrupts.engine.janitor import Janitor, SweepReport
 from symfonic_interrupts.engine.point import Approval, InterruptPoint
 from symfonic_interrupts.engine.progress import Delivery
@@ -72,6 +73,7 @@ __all__ = [
     "AskUserResponse",
     "CheckpointMissing",
     "Delivery",
+    "FailedThread",
     "FeatureDisabled",
     "FrameworkConfig",
     "FrameworkTenantScope",

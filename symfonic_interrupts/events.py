@@ -155,8 +155,9 @@ class RecordedEvent(BaseModel):
     Attributes:
         cursor: its place; a reader that goes on from the last one it saw misses none.
         at: when (UTC), by the database's clock (SQLite: the process's).
-        type: `interrupt`, `interrupt_resolved`, `interrupt_expired`, their `ask_user_...` kin, or `interrupt_` with
-            `superseded`, `unused`, `revoked`, `reissued`, `refused`, `cross_scope`, `swallowed`.
+        type: `interrupt`, `interrupt_resolved`, `interrupt_expired`, their `ask_user_...` kin, `interrupt_` with
+            `superseded`, `unused`, `revoked`, `reissued`, `refused`, `cross_scope`, `swallowed`, `drifted`, or
+            `delivery_failed`, of the pause whose answer the failed run had.
         scope: whose pause it is.
         body: what is recorded of it, as JSON data: for the six events their fields without the token, for an answer also its
             `actor`. An answer is recorded when it is stored, before a node has used it.

@@ -18,9 +18,11 @@ from symfonic_interrupts.cli import output
 from symfonic_interrupts.cli.database import open_store
 from symfonic_interrupts.cli.ends import INTERRUPTED, Undone, ending
 from symfonic_interrupts.cli.loading import Calls, opened
+from symfonic_interrupts.cli.logs import log_to_stderr
 from symfonic_interrupts.cli.options import AsJson, Graph, Store, duration, interval
 from symfonic_interrupts.cli.reports import delivery_data, failure, sweep_data
 from symfonic_interrupts.cli.signals import Signals
+from symfonic_interrupts.engine.failed_thread import log_failure
 from symfonic_interrupts.errors import InterruptError
 
 
@@ -31,6 +33,7 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Deliver stored answers, and finish what a crash left unfinished."""
+    log_to_stderr()
     with opened(graph) as calls, output.progress("recovering"):
         found = [delivery_data(delivery) for delivery in calls(calls.adapter, "recover", limit)]
         failed = calls(calls.adapter, "failed")
@@ -40,8 +43,10 @@ def recover(
         _show_deliveries(found)
         if not found:
             output.say("nothing was left unfinished")
-    for thread_id in failed:
-        output.say(f"the node of {output.printable(thread_id)} raised after its answer: `deliver` tries it again")
+    for thread in failed:
+        where = f"node {output.printable(thread.node)}" if thread.node else "the run"
+        told = f"{where} of {output.printable(thread.thread_id)} raised {output.printable(thread.error_type)}"
+        output.say(f"{told} after its answer: `deliver` tries it again")
     _judge(found)
 
 
@@ -52,12 +57,14 @@ def deliver(
     as_json: AsJson = False,
 ) -> None:
     """Run a thread with its stored answers, also where a node raised after its answer, which `recover` leaves alone."""
+    log_to_stderr()
     with opened(graph) as calls, output.progress(f"running thread {output.printable(thread_id)}"):
         try:
             done = delivery_data(calls(calls.adapter, "deliver", thread_id))
         except InterruptError:
             raise
         except Exception as error:  # the graph's own
+            log_failure(thread_id, error)
             done = {"thread_id": thread_id, "applied": [], "unused": [], "open": [], "error": failure(error)}
     if as_json:
         output.document(done)
@@ -69,6 +76,7 @@ def deliver(
 @ending
 def sweep(graph: Graph = None, as_json: AsJson = False) -> None:
     """Close what nobody answered in time, and deliver default answers."""
+    log_to_stderr()
     with opened(graph) as calls, output.progress("sweeping"):
         done = sweep_data(calls(calls.adapter.janitor(), "sweep"))
     if as_json:
@@ -103,7 +111,7 @@ def worker(
     The round that is running is finished first. A second signal ends at once; another worker then finishes the thread, when the
     lease has lapsed.
     """
-    _log_to_stderr()
+    log_to_stderr(logging.INFO)
     with opened(graph) as calls, Signals() as signals:
         running = calls.adapter.worker()
         failures: list[Exception] = []
@@ -173,20 +181,3 @@ def _judge(deliveries: list[dict[str, Any]]) -> None:
     failed = [delivery["thread_id"] for delivery in deliveries if delivery["error"] is not None]
     if failed:
         raise Undone(f"{len(failed)} of {len(deliveries)} threads failed; their answers stay stored")
-
-
-class _Printable(logging.Formatter):
-    """A log line in which nothing moves a cursor."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return output.printable(super().format(record), lines=True)
-
-
-def _log_to_stderr() -> None:
-    """Show the library's log, where the application has not set up logging by itself."""
-    log = logging.getLogger("symfonic_interrupts")
-    if log.hasHandlers():
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    log.addHandler(handler)

@@ -1,7 +1,8 @@
 """Answers that come by HTTP, and the runs that follow them, apart from the requests that started them.
 
 A client that goes away ends nothing: its answer and its run have tasks of their own. Where a task ends with the process, the
-answer is stored, and `recover()` delivers it. Nothing of an answer or of what a graph raised is logged but the kind of error.
+answer is stored, and `recover()` delivers it. What a graph raised is logged with its traceback, as the application's own text;
+nothing of an answer is added to it, and no client is told.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import anyio.to_thread
 
 from symfonic_interrupts.contrib._http_problems import AfterAnswer, GraphFailed
 from symfonic_interrupts.contrib._http_shares import Shares, Turns
+from symfonic_interrupts.engine.failed_thread import log_failure
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.views import AnswerReceipt
@@ -288,6 +290,7 @@ def _after(error: Exception, receipt: AnswerReceipt) -> AfterAnswer:
     if isinstance(error, _OUR_OWN):
         told = error
     else:
+        log_failure(receipt.thread_id, error)
         told = GraphFailed("the answer is stored, but the graph failed; another delivery of the thread tries again")
     return AfterAnswer(told, interrupt_id=receipt.interrupt_id, thread_id=receipt.thread_id)
 

@@ -8,30 +8,44 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
+from langgraph.errors import UnknownInterruptError, is_invalid_resume
 from langgraph.types import Command
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
 from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.evidence import (
+    Outlook,
+    Standing,
     checkpoint_at,
-    has_work,
     head_id,
     id_of,
     leaves_of,
     left_behind,
+    look,
     used_before,
 )
+from symfonic_interrupts.engine.failed_thread import FailedThread, Raised, failed_thread
 from symfonic_interrupts.engine.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.engine.native import Sent
 from symfonic_interrupts.engine.planner import Plan, plan, read_tasks
-from symfonic_interrupts.engine.progress import Delivery, Progress, custom_chunk, jtis_of, native_values
+from symfonic_interrupts.engine.progress import (
+    Delivery,
+    Progress,
+    breakpoints_of,
+    custom_chunk,
+    jtis_of,
+    native_values,
+    with_breakpoints,
+)
 from symfonic_interrupts.engine.rows import open_events, scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import Emit, ReadState, RunGraph, Steps, transact
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
+from symfonic_interrupts.store.operations import Failure
 from symfonic_interrupts.store.schema import PauseRow
 
 
@@ -40,7 +54,7 @@ class Deliverer:
 
     def __init__(self, engine: Engine, graph: Any, saver: InterruptSaver) -> None:
         self._engine = engine
-        self._graph = graph
+        self.graph = graph
         self._saver = saver
 
     def deliver(
@@ -50,15 +64,19 @@ class Deliverer:
         *,
         held: Held | None = None,
         recovering: bool = False,
+        by_itself: bool = False,
         crashed: bool = False,
+        on_failure: Callable[[FailedThread], object] = bool,
     ) -> Steps[Delivery]:
         """Drive one thread.
 
         Args:
             graph_kwargs: for the graph's own call; `config` may be among them.
             held: the thread's lease, where the caller has taken it.
-            recovering: leave threads that are being driven, and nodes that raised, alone.
+            recovering: leave threads that are being driven alone; implies `by_itself`.
+            by_itself: nobody asked for this delivery: leave threads that failed alone.
             crashed: the thread is known to be unfinished.
+            on_failure: is told what is kept of a failure, before it is raised.
 
         Raises:
             CheckpointMissing, ThreadBusy, StoreError: and whatever the graph raises.
@@ -67,31 +85,46 @@ class Deliverer:
         thread_id = str(thread_id)  # as LangGraph does
         kwargs = self.check_kwargs(graph_kwargs, thread_id)
         wait = self._engine.config.lease_wait * (0 if recovering else 1)
-        keeper, rows = held or (yield from take_lease(self._engine, self._saver.graph, thread_id, wait))
+        take = take_lease(self._engine, self._saver.graph, thread_id, wait, breakpoints_of(kwargs))
+        keeper, rows = held or (yield from take)
         self._engine.failpoint("lease_taken")
         progress = Progress(rows)
+        by_itself = by_itself or recovering
+        if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
+            yield transact(self._engine.operations.end_lease, keeper.lease, clean=False)
+            return Delivery(thread_id)
         clean = False
         try:
+            kwargs = with_breakpoints(kwargs, keeper.lease.breakpoints)
             crashed = crashed or keeper.lease.taken_over
-            yield from self._drive(thread_id, kwargs, keeper, progress, recovering=recovering, crashed=crashed)
+            yield from self._drive(thread_id, kwargs, keeper, progress, by_itself=by_itself, crashed=crashed)
             clean = True
         except Exception as error:
             # what the graph itself raises is an end like any other; what the store or the lease raises is not
             clean = not keeper.failed and not isinstance(error, StoreError | ThreadBusy)
+            if error is not progress.raised and not progress.ran and keeper.lease.failed:
+                clean = False  # it was not tried again, and has failed as before
             raise
         finally:
-            at = None
+            at = failure = None
             try:
                 yield StopKeeping(keeper)
                 if clean and progress.ran and not progress.over:
                     at = yield from head_id(thread_id)
+                if clean and (progress.raised is not None or progress.failure is not None):
+                    failure = yield from self._failure(thread_id, kwargs, keeper, progress)
             except asyncio.CancelledError:
                 clean = False
                 raise
             finally:
                 if not progress.over:
                     end = self._engine.operations.end_lease
-                    yield transact(end, keeper.lease, clean=clean, used=sorted(keeper.used), checkpoint_id=at)
+                    used = sorted(keeper.used)
+                    failed_at = yield transact(
+                        end, keeper.lease, clean=clean, used=used, checkpoint_id=at, failure=failure
+                    )
+                    if failure is not None and failed_at is not None:
+                        on_failure(failed_thread(thread_id, failed_at, failure))
             self._engine.failpoint("lease_released")
         return (yield from self._report(thread_id, kwargs, progress))
 
@@ -104,7 +137,7 @@ class Deliverer:
         keeper: LeaseKeeper,
         progress: Progress,
         *,
-        recovering: bool,
+        by_itself: bool,
         crashed: bool,
     ) -> Steps[None]:
         tried: set[str] = set()
@@ -122,14 +155,20 @@ class Deliverer:
                 changed = yield transact(self._engine.operations.advance, self._saver.graph, thread_id, at, used=used)
                 progress.note_ends(changed)
                 progress.rows = yield transact(self._engine.operations.load_thread, self._saver.graph, thread_id)
-            unfinished = (
-                crashed
-                and not progress.ran
-                and (yield from has_work(self._graph, thread_id, kwargs, head, progress.rows))
-            )
-            step = yield from self._plan(
-                head, progress, frozenset(tried), unfinished=unfinished, retry_failed=not recovering
-            )
+            facts = yield from self._facts(head, progress, frozenset(tried), retry_failed=not by_itself)
+            step = plan(**facts, crashed=False)
+            outlook = None
+            if step.proceed or (crashed and not progress.ran):
+                sending = [row for together in step.resume.values() for row in together]
+                outlook = yield from self._look(thread_id, kwargs, head, progress.rows, sending)
+                if crashed and outlook.work:
+                    step = plan(**facts, crashed=True)
+            if outlook is not None:
+                if by_itself and outlook.failed:
+                    step.resume, step.proceed = {}, False
+                    progress.failure = Raised.kept(*outlook.failed[0])
+                elif outlook.at_breakpoint and not outlook.failed:
+                    step.proceed = False
             yield from self._settle(thread_id, progress, jtis_of(step.applied), jtis_of(step.unused))
             if not step.resume and not step.proceed:
                 if step.homeless:
@@ -140,14 +179,17 @@ class Deliverer:
                 return
             answers = [row for together in step.resume.values() for row in together]
             tried.update(jtis_of(answers))
-            keeper.sent.update(jtis_of(answers))
-            keeper.delivered |= set(jtis_of(answers))
+            keeper.brought.update(jtis_of(answers))
             keeper.rows = progress.rows
+            # of one that a node took before it was cut off, it is told already
+            keeper.sent.update(row["jti"] for row in answers if row["used_at"] is None)
             for row in progress.rows:
                 if row["state"] == "answered" and not row["native"]:
                     keeper.expected.setdefault(row["leaf_task_id"], set()).add(row["jti"])
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
+                if keeper.lease.failed:
+                    yield transact(self._engine.operations.try_again, keeper.lease)
                 yield Keep(keeper)
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
@@ -155,7 +197,13 @@ class Deliverer:
             self._engine.failpoint("resume_started")
             keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
             keeper.reached = None
-            progress.output = yield RunGraph(command, config, graph_kwargs)
+            try:
+                progress.output = yield RunGraph(command, config, graph_kwargs)
+            except Exception as error:
+                # those are LangGraph's refusals of what was sent: no node went on with it
+                if not (is_invalid_resume(error) or isinstance(error, UnknownInterruptError)):
+                    progress.raised = error
+                raise
             self._engine.failpoint("run_ended")
             # a run that stored no checkpoint asks again where it stood; or the thread was moved on, or deleted, meanwhile
             head = None if keeper.reached else (yield checkpoint_at(thread_id))
@@ -172,25 +220,56 @@ class Deliverer:
                 return
             head = head or (yield checkpoint_at(thread_id))
 
-    def _plan(
-        self, head: Any, progress: Progress, tried: frozenset[str], *, unfinished: bool, retry_failed: bool
-    ) -> Steps[Plan]:
+    def _facts(
+        self, head: Any, progress: Progress, tried: frozenset[str], *, retry_failed: bool
+    ) -> Steps[dict[str, Any]]:
+        """What the planner decides by, but for what a run that died has left."""
         answered = [row for row in progress.rows if row["state"] == "answered"]
-        values = native_values(answered)
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
         tasks = read_tasks(head.pending_writes)
         leaves = yield from leaves_of(answered, {("", head.config["configurable"]["checkpoint_id"]): tasks})
-        return plan(
-            tasks,
-            leaves,
-            answered,
-            values,
-            tried=tried,
-            may_proceed=not progress.ran,
-            crashed=unfinished,
-            retry_failed=retry_failed,
-            left=(yield from left_behind(answered, leaves, tasks)),
+        return {
+            "head": tasks,
+            "leaves": leaves,
+            "answered": answered,
+            "native_values": native_values(answered),
+            "tried": tried,
+            "may_proceed": not progress.ran,
+            "retry_failed": retry_failed,
+            "left": (yield from left_behind(answered, leaves, tasks)),
+        }
+
+    def _look(
+        self, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow], sending: list[PauseRow]
+    ) -> Steps[Outlook]:
+        ended: set[str] = yield transact(
+            self._engine.operations.ended_natives, self._saver.graph, thread_id, str(id_of(head))
         )
+        return (yield from look(self.graph, thread_id, kwargs, head, Standing.of(rows, ended, sending)))
+
+    def _failure(
+        self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, progress: Progress
+    ) -> Steps[Failure | None]:
+        """What is kept of a failure; None where the thread has no pause that it could belong to."""
+        had = [row for row in progress.rows if row["jti"] in keeper.brought | keeper.used]
+        had = had or [row for row in progress.rows if row["state"] == "answered"]
+        about = had[0] if had else (yield transact(self._engine.operations.load_latest, self._saver.graph, thread_id))
+        if about is None:
+            return None
+        raised = progress.failure
+        if progress.raised is not None:
+            raised = Raised.by(progress.raised, (yield from self._node_that_raised(thread_id, kwargs, progress.rows)))
+        assert raised is not None, "asked for what was raised"
+        ids = tuple(sorted({row["interrupt_id"] for row in had or [about]}))
+        return Failure(raised.node, raised.error_type, raised.message, about, ids)
+
+    def _node_that_raised(self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseRow]) -> Steps[str | None]:
+        try:
+            head = yield checkpoint_at(thread_id)
+            outlook = yield from self._look(thread_id, kwargs, head, rows, [])
+        except Exception:  # the failure itself is to be told, not that its place cannot be read
+            return None
+        return outlook.failed[0][0] if outlook.failed else None
 
     def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Steps[None]:
         if applied or unused:
@@ -266,7 +345,7 @@ class Deliverer:
         output = progress.output
         if not progress.ran:
             for event in pauses:
-                if (chunk := custom_chunk(self._graph, kwargs, event)) is not None:
+                if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
                     yield Emit(chunk)
             state = yield ReadState({"configurable": {"thread_id": thread_id}})
             output = dict(state.values) if isinstance(state.values, dict) else state.values

@@ -86,7 +86,7 @@ def let_in(configurable: Mapping[str, Any], graph: str) -> frozenset[str]:
     if lease is None:
         return jtis
     lease.check()
-    return jtis | lease.delivered
+    return jtis | lease.brought
 
 
 class _Sealed(BaseModel):

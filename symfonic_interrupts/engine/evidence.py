@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.planner import (
     TaskState,
     is_durable,
@@ -86,16 +89,103 @@ def left_behind(
     return left
 
 
-def has_work(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow]) -> Steps[bool]:
-    """Whether the run that died left more than open questions, and does not just stand at a static breakpoint."""
-    history = yield ReadHistory({"configurable": {"thread_id": thread_id}}, 2)
-    tasks = read_tasks(head.pending_writes)
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How a thread stands that nobody drives.
+
+    Attributes:
+        work: a task was begun or is to come, and waits for nobody.
+        failed: the nodes that raised, with their paths, and what the checkpoint keeps of their errors.
+        at_breakpoint: it stands at a static breakpoint, of the graph or of one below it.
+    """
+
+    work: bool = False
+    failed: tuple[tuple[str, str], ...] = ()
+    at_breakpoint: bool = False
+
+    def __or__(self, other: Outlook) -> Outlook:
+        return Outlook(self.work or other.work, self.failed + other.failed, self.at_breakpoint or other.at_breakpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which of a thread's questions still stand.
+
+    Attributes:
+        open: ids of questions that wait for an answer, or for one that is about to be sent: ours by interrupt id, native ones
+            by LangGraph's.
+        ended: LangGraph's ids of native questions whose answers were used, or can no longer be.
+    """
+
+    open: frozenset[str]
+    ended: frozenset[str]
+
+    @classmethod
+    def of(cls, rows: list[PauseRow], ended: set[str], sending: Iterable[PauseRow]) -> Standing:
+        """From the thread's open and answered pauses.
+
+        Args:
+            ended: LangGraph's ids of native questions whose answers have ended.
+            sending: answers that are about to be sent, or will be.
+        """
+        on_their_way = [row for row in sending if row["used_at"] is None]
+        stand = frozenset(_id_of(row) for row in (*(row for row in rows if row["state"] == "pending"), *on_their_way))
+        natives = {row["langgraph_id"] for row in rows if row["native"] and row["state"] == "answered"}
+        return cls(stand, frozenset(ended | natives) - stand)
+
+    def is_waiting(self, state: TaskState) -> bool:
+        """Whether the task waits for a person: everything that it asks is a question that still stands."""
+        ours = {i.value["interrupt_id"] for i in state.pending if is_marker(i.value)}
+        return bool(state.pending) and ours <= self.open and not any(i.id in self.ended for i in state.pending)
+
+
+def _id_of(row: PauseRow) -> str:
+    return str(row["langgraph_id"] if row["native"] else row["interrupt_id"])
+
+
+def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
+    """How the thread stands at this head.
+
+    Args:
+        kwargs: of the call that is about to be made; they may name breakpoints.
+        standing: what is known of its questions.
+    """
+    return (yield from _look(graph, thread_id, "", kwargs, head, standing))
+
+
+def _look(graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
+    place = {"thread_id": thread_id, **({"checkpoint_ns": ns} if ns else {})}
+    history = yield ReadHistory({"configurable": place}, 2)
+    if not history:
+        return Outlook()
+    if head is None:
+        place = history[0].config["configurable"]
+        head = yield checkpoint_at(thread_id, place["checkpoint_ns"], place["checkpoint_id"])
+    tasks = read_tasks(head.pending_writes if head is not None else ())
     if not tasks and at_breakpoint(graph, kwargs, history):
-        return False
-    known = {row["interrupt_id"] for row in rows if row["state"] == "pending"}
+        return Outlook(at_breakpoint=True)
+    named = {task.id for task in history[0].tasks}
+    handlers = [task for id_, task in tasks.items() if id_ not in named]
+    seen = Outlook()
     for task in history[0].tasks:
         state = tasks.get(task.id, TaskState())
-        asked = [i.value["interrupt_id"] for i in state.pending if is_marker(i.value)]
-        if not state.finished and (not state.pending or not known.issuperset(asked)):
-            return True
-    return False
+        if state.finished or standing.is_waiting(state) or any(map(standing.is_waiting, handlers)):
+            continue
+        below = Outlook()
+        child = _graph_below(graph, task.name) if isinstance(task.state, dict) else None
+        if child is not None:
+            ns_below = str(task.state["configurable"]["checkpoint_ns"])
+            below = yield from _look(child, thread_id, ns_below, {}, None, standing)
+        raised = state if state.failed and not state.handled else next((h for h in handlers if h.failed), None)
+        if below.failed:
+            seen |= Outlook(failed=tuple((f"{task.name}{names.NS_END}{path}", text) for path, text in below.failed))
+        elif raised is not None:
+            seen |= Outlook(failed=((task.name, str(task.error or "")),))
+        else:
+            seen |= Outlook(work=not below.at_breakpoint, at_breakpoint=below.at_breakpoint)
+    return seen
+
+
+def _graph_below(graph: Any, node: str) -> Any:
+    """The graph that the node runs, where LangGraph can see it."""
+    return next((found for name, found in graph.get_subgraphs() if name == node), None)

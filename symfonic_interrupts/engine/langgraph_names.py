@@ -45,7 +45,10 @@ CHECKPOINT_MAP: Final = "checkpoint_map"
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 """The task id under which a bare `Command(resume=...)` is written."""
 
-CONTROL_CHANNELS: Final = frozenset((ERROR, INTERRUPT, RESUME, "__error_source_node__"))
+ERROR_HANDLED: Final = "__error_source_node__"
+"""Channel of a write that says that the task's error goes to an error handler."""
+
+CONTROL_CHANNELS: Final = frozenset((ERROR, INTERRUPT, RESUME, ERROR_HANDLED))
 """Channels of writes that say what happened to a task; a write to any other channel is its output."""
 
 NS_SEPARATOR: Final = "|"

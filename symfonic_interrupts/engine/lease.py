@@ -31,10 +31,10 @@ class LeaseKeeper:
     Attributes:
         failed: a write of the run failed, so its end is not clean.
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
+        brought: jtis of all answers that the run was resumed with.
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         rows: the thread's pauses as the delivery read them last, before it ran the graph.
-        delivered: jtis of all answers that this delivery has sent.
         natives: by (task, slot), the values that it has sent to native nodes.
         envelopes: those that it has sent to points.
         expected: by task, jtis of the answers that it has or is sent.
@@ -45,10 +45,10 @@ class LeaseKeeper:
         self.lease = lease
         self.failed = False
         self.sent: set[str] = set()
+        self.brought: set[str] = set()
         self.used: set[str] = set()
         self.writing: dict[str, concurrent.futures.Future[bool]] = {}
         self.rows: list[PauseRow] = []
-        self.delivered: frozenset[str] = frozenset()
         self.natives: dict[tuple[str, int], Any] = {}
         self.envelopes: list[Any] = []
         self.expected: dict[str, set[str]] = {}
@@ -216,8 +216,13 @@ def given_back_if_cancelled(engine: Engine, graph: str, thread_id: str, owner: s
         raise
 
 
-def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> Steps[Held]:
+def take_lease(
+    engine: Engine, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None
+) -> Steps[Held]:
     """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
+
+    Args:
+        breakpoints: canonical JSON of those of the run to come.
 
     Raises:
         ThreadBusy: another worker held it for all that time.
@@ -227,7 +232,7 @@ def take_lease(engine: Engine, graph: str, thread_id: str, wait: timedelta) -> S
     pause = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
-        take = transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl)
+        take = transact(engine.operations.take_lease, graph, thread_id, owner, engine.config.lease_ttl, breakpoints)
         taken: Any = yield from given_back_if_cancelled(engine, graph, thread_id, owner, take)
         if taken is not None:
             lease, rows = taken

@@ -32,7 +32,7 @@ def list_pending(
     engine.database.check_open()
     asked: dict[str, Any] = {
         "graph": graph,
-        "limit": _checked(limit, "the next page begins `after` the last"),
+        "limit": checked_limit(limit, "the next page begins `after` the last"),
         "thread_id": None if thread_id is None else str(thread_id),  # as LangGraph does
         **_whose(engine, scope, include_sub_scopes),
         **filters,
@@ -79,20 +79,12 @@ def list_events(
     rows = yield transact(
         engine.operations.list_events,
         graph=graph,
-        limit=_checked(limit, "go on `after` the last cursor"),
+        limit=checked_limit(limit, "go on `after` the last cursor"),
         thread_id=None if thread_id is None else str(thread_id),
         after=None if after is None else _place(engine, after, where),
         **whose,
     )
     return [_recorded(engine, row, where) for row in rows]
-
-
-def list_failed(engine: Engine, graph: str, limit: int, scope: FrameworkTenantScope | None) -> Steps[list[str]]:
-    """Threads that only an explicit delivery goes on with. See `ResumeAdapter.failed`."""
-    engine.database.check_open()
-    most = _checked(limit, "deliver some of them first")
-    found: list[str] = yield transact(engine.operations.list_failed, graph, most=most, scope=scope)
-    return found
 
 
 def event_cursor(engine: Engine, graph: str, scope: FrameworkTenantScope | None) -> Steps[str]:
@@ -108,7 +100,8 @@ def _whose(engine: Engine, scope: FrameworkTenantScope | None, include_sub_scope
     return {"scope": engine.require_scope(scope, SCOPE_REMEDY), "sub_scope_names": crossing}
 
 
-def _checked(limit: int, remedy: str) -> int:
+def checked_limit(limit: int, remedy: str) -> int:
+    """The limit, if it may be asked for. Raises ValueError."""
     if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
         raise ValueError(f"limit must be a whole number from 1 to {MOST_LISTED}; {remedy}")
     return limit

@@ -106,6 +106,11 @@ class NativeAnswers:
             sent = list(self._sent.get(thread_id, ()))
         return {s.jti: s.event for s in sent if s.task_id == task_id and stands_in(resume, s.slot, s.value)}
 
+    def sent_to(self, thread_id: str, task_id: str) -> dict[str, AnswerEvent]:
+        """Answers that were sent to this task."""
+        with self._lock:
+            return {s.jti: s.event for s in self._sent.get(thread_id, ()) if s.task_id == task_id}
+
     def used_before(self, thread_id: str, checkpoint_id: str) -> dict[str, AnswerEvent]:
         """Sent answers of steps that lie behind this root checkpoint; forgets them."""
         if thread_id not in self._sent:

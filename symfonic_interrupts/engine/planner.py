@@ -21,10 +21,15 @@ from symfonic_interrupts.store.schema import PauseRow
 
 @dataclass(slots=True)
 class TaskState:
-    """One task, as its writes tell (see `langgraph.pregel`: a task is finished when it has an output write)."""
+    """One task, as its writes tell (see `langgraph.pregel`: a task is finished when it has an output write).
+
+    Attributes:
+        handled: it failed, and an error handler goes on in its place.
+    """
 
     finished: bool = False
     failed: bool = False
+    handled: bool = False
     interrupts: tuple[Interrupt, ...] = ()
     resume: Any = ()
 
@@ -50,6 +55,8 @@ def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
             task.resume = value
         elif channel == ERROR:
             task.failed = True
+        elif channel == names.ERROR_HANDLED:
+            task.handled = True
         elif channel not in names.CONTROL_CHANNELS:
             task.finished = True
     return tasks
@@ -135,8 +142,13 @@ def was_used(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
     return row["used_at"] is not None or is_durable(row, leaf, native_value)
 
 
+def was_answered_past(row: PauseRow, leaf: TaskState) -> bool:
+    """Whether a native question was answered, but not with its row's answer: its slot has another value."""
+    return bool(row["native"]) and isinstance(leaf.resume, list | tuple) and len(leaf.resume) > row["slot"]
+
+
 def _waits_only_for(closed: set[str], root: TaskState) -> bool:
-    return all(is_marker(i.value) and i.value["interrupt_id"] in closed for i in root.pending)
+    return all((i.value["interrupt_id"] if is_marker(i.value) else i.id) in closed for i in root.pending)
 
 
 def plan(
@@ -166,7 +178,7 @@ def plan(
     """
     step = Plan()
     waiting = waiting_in(head)
-    closed = {row["interrupt_id"] for row in answered}
+    closed = {row["langgraph_id"] if row["native"] else row["interrupt_id"] for row in answered}
     unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
     for row in answered:
         leaf = leaves.get(row["jti"], TaskState())
@@ -179,12 +191,15 @@ def plan(
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
+        elif pending is not None and row["used_at"] is not None and (leaf.failed or root.failed) and not retry_failed:
+            # its node took it and was cut off, by a timeout: LangGraph keeps no RESUME of that
+            unfinished = unfinished or leaf.handled or root.handled
         elif pending is not None:
             if row["jti"] not in tried:
                 step.resume.setdefault(pending.id, []).append(row)
             else:
                 step.homeless.append(row)
-        elif root.finished or row["jti"] in left:
+        elif root.finished or row["jti"] in left or was_answered_past(row, leaf):
             step.unused.append(row)
         else:
             unfinished = True

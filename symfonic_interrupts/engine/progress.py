@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.engine.failed_thread import FailedThread, Raised
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.store.schema import PauseRow
+
+BREAKPOINTS = ("interrupt_before", "interrupt_after")
+"""Keyword arguments of a graph's call that name static breakpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,8 @@ class Delivery:
         unused: interrupt ids of answers that the graph finished without.
         open: the thread's open pauses now, with their tokens.
         error: what the graph raised; only where several threads are delivered at once, else it is raised.
+        failure: when that was, and in which node; as `ResumeAdapter.failed` lists it.
+        ran: whether the graph was run.
     """
 
     thread_id: str
@@ -31,13 +38,23 @@ class Delivery:
     open: tuple[PauseEvent, ...] = ()
     error: Exception | None = None
     ran: bool = False
+    failure: FailedThread | None = None
 
 
 @dataclass(slots=True)
 class Progress:
+    """How far a delivery has come.
+
+    Attributes:
+        raised: what the graph's run raised.
+        failure: what is kept of that, or of what a run before it raised that died before it could tell.
+    """
+
     rows: list[PauseRow]
     output: Any = None
     ran: bool = False
+    raised: Exception | None = None
+    failure: Raised | None = None
     ended: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     over: bool = False
@@ -58,10 +75,23 @@ def jtis_of(rows: list[PauseRow]) -> list[str]:
     return [row["jti"] for row in rows]
 
 
+def breakpoints_of(kwargs: Mapping[str, Any]) -> str | None:
+    """The static breakpoints that a call of the graph is given, as canonical JSON; None where there are none."""
+    given = {key: kwargs[key] for key in BREAKPOINTS if kwargs.get(key)}
+    return canonical_json({k: v if isinstance(v, str) else list(v) for k, v in given.items()}) if given else None
+
+
+def with_breakpoints(kwargs: dict[str, Any], stored: str | None) -> dict[str, Any]:
+    """The call's arguments with the breakpoints of the run that died before it, unless it has its own."""
+    if stored is None or any(kwargs.get(key) for key in BREAKPOINTS):
+        return kwargs
+    return {**kwargs, **json.loads(stored)}
+
+
 def at_breakpoint(graph: Any, kwargs: Mapping[str, Any], history: list[Any]) -> bool:
     """Whether the thread stands at a static breakpoint, of the graph or of this call of it."""
-    before = kwargs.get("interrupt_before") or graph.interrupt_before_nodes
-    after = kwargs.get("interrupt_after") or graph.interrupt_after_nodes
+    before = kwargs.get("interrupt_before") or getattr(graph, "interrupt_before_nodes", ())  # a remote graph has none
+    after = kwargs.get("interrupt_after") or getattr(graph, "interrupt_after_nodes", ())
     ran = history[1].next if len(history) > 1 else ()
     return _names_one(before, history[0].next) or _names_one(after, ran)
 

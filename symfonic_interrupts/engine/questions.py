@@ -230,6 +230,11 @@ class Executions:
         newest = {e.task_id: e for e in self.under(thread, info.checkpoint_ns)}
         return [e for e in newest.values() if e.refused is None and e.unanswered()]
 
+    def of_thread(self, thread: Thread) -> list[Execution]:
+        """All executions of a thread, in whatever namespace."""
+        with self._lock:
+            return list(self._by_thread.get(thread, {}).values())
+
     def any_of(self, thread: Thread) -> bool:
         """Whether the thread has any."""
         return thread in self._by_thread

@@ -17,6 +17,7 @@ from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import PUT_WAIT_SECONDS, Announcer, Config, PutWatch
 from symfonic_interrupts.engine.context import TENANT_KEYS, Engine, audit_log
 from symfonic_interrupts.engine.door import Door
+from symfonic_interrupts.engine.drifting import Drift, missed_answers, note_drifts
 from symfonic_interrupts.engine.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.engine.loading import Loader
 from symfonic_interrupts.engine.native import NativeAnswers
@@ -156,7 +157,9 @@ class Recorder:
     ) -> Steps[None]:
         """Store a task's writes; open its questions before, and announce them after."""
         with _under_lease(lease_of(config, self._graph)):
-            yield from self._put_writes(config, writes, task_id, task_path)
+            drift = yield from self._put_writes(config, writes, task_id, task_path)
+        if drift is not None:  # only now: that it is told is no failed write
+            drift.tell()
 
     def inner_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -166,7 +169,7 @@ class Recorder:
 
     def _put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Steps[None]:
+    ) -> Steps[Drift | None]:
         place = config["configurable"]
         args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
@@ -174,9 +177,16 @@ class Recorder:
         lease = lease_of(config, self._graph)
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
+        drift: Drift | None = None
         if writing.rows:
             yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
+            missed = missed_answers(lease, writing.executions)
             opened = yield from self._open(lease, thread_id, writing)
+            known = {row["jti"] for row in writing.rows}
+            drift = yield from note_drifts(self._engine, missed, [row for row in opened if row["jti"] in known])
+            if drift is not None and drift.is_last:
+                self._engine.executions.drop(writing.executions)
+                return drift
         elif writing.used or writing.unused:
             yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
         with _telling(lease, writing.used):
@@ -196,6 +206,7 @@ class Recorder:
             self._announcer.emit(config, task_id, events)
             if events:
                 self._engine.failpoint("event_emitted")
+        return drift
 
     def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
         """Tell of questions that were asked in tasks that finished all the same: nothing stood there to ask them after all."""

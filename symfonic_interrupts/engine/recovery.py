@@ -8,6 +8,8 @@ from typing import Any
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.delivery import Deliverer
+from symfonic_interrupts.engine.failed_thread import FailedThread, log_failure
+from symfonic_interrupts.engine.failures import forget_gone_on
 from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.engine.rows import scope_of
@@ -37,6 +39,7 @@ class Recovery:
     def recover(self, limit: int | None) -> Steps[list[Delivery]]:
         engine = self._engine
         engine.database.check_open()
+        yield from forget_gone_on(engine, self._graph, self._deliverer.graph)
         undelivered, lapsed, unconfirmed = yield transact(
             engine.operations.list_unfinished,
             self._graph,
@@ -84,7 +87,9 @@ class Recovery:
         """Deliver these threads, one after the other; an error stands in its thread's `Delivery`."""
         deliveries = []
         for thread_id in threads:
-            delivery = yield from self.deliver_apart(thread_id, graph_kwargs=graph_kwargs)
+            delivery = yield from self.deliver_apart(
+                thread_id, by_itself=graph_kwargs is None, graph_kwargs=graph_kwargs
+            )
             assert delivery is not None, "only a recovery leaves a thread out"
             deliveries.append(delivery)
         return deliveries
@@ -94,20 +99,43 @@ class Recovery:
         thread_id: str,
         *,
         recovering: bool = False,
+        by_itself: bool = False,
         crashed: bool = False,
         graph_kwargs: Mapping[str, Any] | None = None,
     ) -> Steps[Delivery | None]:
         """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
+        told: list[FailedThread] = []
         try:
             kwargs = dict(graph_kwargs or {})
             if graph_kwargs is None and self._run_kwargs is not None:
                 latest = yield transact(self._engine.operations.load_latest, self._graph, thread_id)
                 if latest is not None:
                     kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
-            return (yield from self._deliverer.deliver(thread_id, kwargs, recovering=recovering, crashed=crashed))
+            delivery = yield from self._deliverer.deliver(
+                thread_id,
+                kwargs,
+                recovering=recovering,
+                by_itself=by_itself,
+                crashed=crashed,
+                on_failure=told.append,
+            )
         except ThreadBusy as error:
             return None if recovering else Delivery(thread_id, error=error)
         except Exception as error:
             if graph_kwargs is None:  # nobody waits for it: a worker throws the Delivery away
-                log.warning("thread %r could not be delivered: %s", thread_id, type(error).__name__)
-            return Delivery(thread_id, error=error)
+                log_failure(thread_id, error)
+            return Delivery(thread_id, error=error, failure=told[0] if told else None)
+        if graph_kwargs is None:
+            log.info(
+                "delivered thread %r: applied %s, unused %s, now open %s",
+                thread_id,
+                ids_in(delivery.applied),
+                ids_in(delivery.unused),
+                ids_in(event.interrupt_id for event in delivery.open),
+            )
+        return delivery
+
+
+def ids_in(found: Iterable[str]) -> str:
+    """Interrupt ids as a log line has them."""
+    return ", ".join(found) or "none"

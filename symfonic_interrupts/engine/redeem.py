@@ -15,7 +15,7 @@ from typing import Any
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.lease import Held, LeaseKeeper, given_back_if_cancelled, new_owner
-from symfonic_interrupts.engine.planner import is_pending, read_tasks, waiting_in
+from symfonic_interrupts.engine.planner import TaskState, is_pending, read_tasks, waiting_in, was_answered_past
 from symfonic_interrupts.engine.refusals import record_refusal
 from symfonic_interrupts.engine.rows import answer_record, check_authentic, new_receipt, token_of
 from symfonic_interrupts.engine.steps import CallSaver, Compute, Steps, transact
@@ -89,12 +89,14 @@ class Redeemer:
         idempotency_key: str | None,
         *,
         hold: bool = False,
+        breakpoints: str | None = None,
         on_row: OnRow | None = None,
     ) -> Steps[tuple[AnswerReceipt, PauseRow, Held | None]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read.
 
         Args:
             hold: take the thread's lease in the same transaction, if nobody has it; also returned.
+            breakpoints: with the lease, those of the run to come, as canonical JSON.
             on_row: looks at the row before anything is spent, and may raise.
         """
         offer = yield from self.offer(token, response, scope, actor, idempotency_key, on_row=on_row)
@@ -104,7 +106,7 @@ class Redeemer:
         if hold:
             since, ttl = time.monotonic(), self._engine.config.lease_ttl
             body, owner = self._engine.operations.answer_and_hold, new_owner()
-            take = transact(body, offer.row, offer.claim, offer.describe, owner, ttl)
+            take = transact(body, offer.row, offer.claim, offer.describe, owner, ttl, breakpoints)
             place = (self._graph, offer.row["thread_id"])
             at, taken = yield from given_back_if_cancelled(self._engine, *place, owner, take)
             if taken is not None:
@@ -271,7 +273,20 @@ class Redeemer:
             event = ("interrupt_superseded", {"name": row["name"]})
             yield transact(self._engine.operations.close, row, Claim("superseded", "superseded"), event)
             raise PauseSuperseded("the node finished without this pause; its question no longer stands")
+        if head_id == row["checkpoint_id"] and (yield from self._was_passed(row)):
+            event = ("interrupt_superseded", {"name": row["name"]})
+            yield transact(self._engine.operations.close, row, Claim("superseded", "superseded"), event)
+            raise PauseSuperseded("the question was answered without its token; it no longer stands")
         raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
+
+    def _was_passed(self, row: PauseRow) -> Steps[bool]:
+        """Whether a native question was answered by something else than its token: its node goes on without it."""
+        if not row["native"]:
+            return False
+        place = {"checkpoint_ns": row["leaf_ns"], "checkpoint_id": row["leaf_checkpoint_id"]}
+        found = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], **place}},))
+        leaf = read_tasks(found.pending_writes if found is not None else ()).get(row["leaf_task_id"], TaskState())
+        return leaf.finished or was_answered_past(row, leaf)
 
 
 def _refuse_state(row: PauseRow) -> None:

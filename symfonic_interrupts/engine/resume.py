@@ -15,7 +15,7 @@ from symfonic_interrupts.engine.event_streams import EventStreams
 from symfonic_interrupts.engine.janitor import Janitor
 from symfonic_interrupts.engine.lifecycle import Lifecycle
 from symfonic_interrupts.engine.many import Answers, answer_many
-from symfonic_interrupts.engine.progress import Delivery
+from symfonic_interrupts.engine.progress import Delivery, breakpoints_of
 from symfonic_interrupts.engine.recovery import Recovery, RunKwargs
 from symfonic_interrupts.engine.redeem import Redeemer
 from symfonic_interrupts.engine.steps import (
@@ -192,7 +192,14 @@ class ResumeAdapter(EventStreams, Viewer):
             self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
 
         receipt, row, held = yield from self._redeemer.answer(
-            token, response, scope, actor, idempotency_key, hold=True, on_row=check
+            token,
+            response,
+            scope,
+            actor,
+            idempotency_key,
+            hold=True,
+            breakpoints=breakpoints_of(graph_kwargs),
+            on_row=check,
         )
         delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
         unused = receipt.interrupt_id in delivery.unused

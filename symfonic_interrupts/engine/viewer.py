@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from symfonic_interrupts.engine.context import Engine
-from symfonic_interrupts.engine.listing import event_cursor, list_events, list_failed, list_pending, view_pause
+from symfonic_interrupts.engine.failed_thread import FailedThread
+from symfonic_interrupts.engine.failures import list_failed
+from symfonic_interrupts.engine.listing import event_cursor, list_events, list_pending, view_pause
 from symfonic_interrupts.engine.redeem import Redeemer
 from symfonic_interrupts.engine.steps import Tools, aperform, perform
 from symfonic_interrupts.engine.views import PauseView
@@ -176,9 +178,17 @@ class Viewer:
         )
         return await aperform(steps, self._tools)
 
-    def failed(self, *, limit: int = 100, scope: FrameworkTenantScope | None = None) -> list[str]:
-        """Threads whose node raised after it had taken its answer. The answer stays stored; `recover` leaves
-        such a thread alone, and `deliver(thread_id)` tries it again.
+    def failed(self, *, scope: FrameworkTenantScope | None = None, limit: int = 100) -> list[FailedThread]:
+        """Threads whose run raised after one of our answers, in whatever node, at a timeout or at the recursion limit; the
+        longest ago first. The answers stay stored; `recover` leaves such a thread alone, and `deliver(thread_id)` tries it
+        again. It is listed until a delivery, or a run of the application's own, goes on.
+
+        Args:
+            scope: only threads of this scope; None: of all.
+            limit: at most so many, 1 to 1,000.
+
+        Returns:
+            Thread ids that know more: see `FailedThread`. `message` is the exception's own, so the application's text.
 
         Args:
             limit: at most so many, 1 to 1,000.
@@ -188,11 +198,12 @@ class Viewer:
             StoreError
             ValueError: a limit that is not 1 to 1,000.
         """
-        return perform(list_failed(self._engine, self.graph_name, limit, scope), self._tools)
+        return perform(list_failed(self._engine, self.graph_name, self._tools.graph, limit, scope), self._tools)
 
-    async def afailed(self, *, limit: int = 100, scope: FrameworkTenantScope | None = None) -> list[str]:
+    async def afailed(self, *, scope: FrameworkTenantScope | None = None, limit: int = 100) -> list[FailedThread]:
         """`failed` for coroutines."""
-        return await aperform(list_failed(self._engine, self.graph_name, limit, scope), self._tools)
+        steps = list_failed(self._engine, self.graph_name, self._tools.graph, limit, scope)
+        return await aperform(steps, self._tools)
 
     def event_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
         """The cursor of now: `events(after=...)` begins with what is recorded from here on.

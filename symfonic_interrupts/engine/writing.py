@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.types import Interrupt
 
 from symfonic_interrupts.engine import langgraph_names as names
@@ -62,6 +63,11 @@ class WritesReader:
                 if passes:
                     unused |= brought
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
+            elif channel == ERROR and not any(c == RESUME for c, _ in writes):
+                # cut off, by a timeout or with a sibling that failed: LangGraph keeps no RESUME of what was taken
+                cut_off = self._taken_by(thread_id, task_id, value, everywhere=is_root)
+                writing.used.update(cut_off)
+                writing.hidden += cut_off
         writing.asks = any(channel == INTERRUPT for channel, _ in writes)
         writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
         lease = lease_of(config, self._graph)
@@ -75,6 +81,17 @@ class WritesReader:
         if is_root and not writing.asks:
             writing.executions += executions.of_task((self._graph, thread_id), task_id)
         return writing
+
+    def _taken_by(self, thread_id: str, task_id: str, error: Any, *, everywhere: bool) -> dict[str, AnswerEvent]:
+        """What a task took before it was cut off, or at the root whatever was taken below it. Of a native answer nobody can
+        tell whether it was taken: where time ran out it counts as taken, for what it allowed may have happened."""
+        thread = (self._graph, thread_id)
+        executions = self._engine.executions
+        passes = executions.of_thread(thread) if everywhere else executions.of_task(thread, task_id)
+        taken = {jti: event for e in passes for jti, event in self.used_in(e).items() if jti not in e.noted}
+        if isinstance(error, TimeoutError | asyncio.CancelledError):
+            taken.update(self.natives.sent_to(thread_id, task_id))
+        return taken
 
     def _read_question(
         self, config: Config, surfaced: Interrupt, writes: Any, task_id: str, writing: Writing, *, is_root: bool

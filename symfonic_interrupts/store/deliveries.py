@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from symfonic_interrupts.store.queries import Queries
-from symfonic_interrupts.store.records import Claim, Conclusion, Lease
+from symfonic_interrupts.store.records import Claim, Conclusion, Failure, Lease
 from symfonic_interrupts.store.schema import PauseRow
 from symfonic_interrupts.store.statements import Statements
 
@@ -53,15 +53,33 @@ class Deliveries(Queries):
     # -- delivering
 
     def take_lease(
-        self, connection: sa.Connection, graph: str, thread_id: str, owner: str, ttl: timedelta
+        self,
+        connection: sa.Connection,
+        graph: str,
+        thread_id: str,
+        owner: str,
+        ttl: timedelta,
+        breakpoints: str | None = None,
     ) -> tuple[Lease, list[PauseRow]] | None:
-        """Hold the thread, and read its pauses. None where another worker holds it."""
+        """Hold the thread, and read its pauses. None where another worker holds it.
+
+        Args:
+            breakpoints: canonical JSON of those of this run; None leaves those of the run that died before it.
+        """
         sql, now = self._sql(connection)
         asked = {"graph": graph, "thread_id": thread_id, "owner": owner, **self._later(sql, ttl), **now}
-        fence = connection.execute(sql.take_lease, asked).scalar()
-        if fence is None:
+        taken = connection.execute(sql.take_lease, {**asked, "breakpoints": breakpoints}).first()
+        if taken is None:
             return None
-        return Lease(graph, thread_id, owner, taken_over=fence > 1), self.load_thread(connection, graph, thread_id)
+        lease = Lease(
+            graph,
+            thread_id,
+            owner,
+            taken_over=taken.fence > 1,
+            failed=taken.failed_at is not None,
+            breakpoints=taken.breakpoints,
+        )
+        return lease, self.load_thread(connection, graph, thread_id)
 
     def renew_lease(self, connection: sa.Connection, lease: Lease, ttl: timedelta) -> bool:
         """Hold the thread for longer. False where another worker has taken it."""
@@ -76,22 +94,43 @@ class Deliveries(Queries):
         clean: bool,
         used: Sequence[str] = (),
         checkpoint_id: str | None = None,
-    ) -> None:
+        failure: Failure | None = None,
+    ) -> datetime | None:
         """Give the thread back. Not clean: the row stays, lapsed, and says that the thread is unfinished.
 
         Args:
             used: jtis of answers that nodes used.
             checkpoint_id: the checkpoint that the thread has reached; what lies behind it is settled.
+            failure: what the run raised; the row stays and says so. Returns since when.
         """
         sql, now = self._sql(connection)
         if checkpoint_id is not None:
             self.advance(connection, lease.graph, lease.thread_id, checkpoint_id, used=used)
         else:
             self._mark(connection, sql, now, used, ())
+        if failure is not None:
+            asked = {**lease.parameters(), **failure.parameters(), **now}
+            at: datetime | None = connection.execute(sql.fail_lease, asked).scalar()
+            if at is not None:
+                told = {"node": failure.node, "error_type": failure.error_type, "message": failure.message}
+                self._event(connection, sql, now, failure.about, ("delivery_failed", told))
+            return at
         if clean:
             connection.execute(sql.end_lease, lease.parameters())
         else:
             connection.execute(sql.lapse_lease, {**lease.parameters(), **now})
+        return None
+
+    def try_again(self, connection: sa.Connection, lease: Lease) -> None:
+        """A thread that failed is about to run again: how that goes counts from here on, also where the process dies."""
+        sql, _ = self._sql(connection)
+        connection.execute(sql.try_again, lease.parameters())
+
+    def forget_failure(self, connection: sa.Connection, graph: str, thread_id: str, at: datetime) -> None:
+        """The thread has gone on by itself since it failed at this time."""
+        sql, now = self._sql(connection)
+        place = {"the_graph": graph, "the_thread": thread_id, "the_time": at}
+        connection.execute(sql.forget_failure, {**place, **now})
 
     def conclude(
         self, connection: sa.Connection, lease: Lease, checkpoint_id: str, seen: Sequence[str], used: Sequence[str]
@@ -148,20 +187,26 @@ class Deliveries(Queries):
         Args:
             used: answers known to be used, to be noted first.
             settle: answers not known to be used end as `unused`. Not where only a checkpoint could tell.
-            dropped: a checkpoint whose step was left out: what its nodes had taken does not count as used.
+            dropped: a checkpoint whose step was left out: what its nodes had taken does not count as used, and what was
+                applied there ends as `unused`.
 
         Returns the rows that changed, with their new state.
         """
         sql, now = self._sql(connection)
         place = {"the_graph": graph, "the_thread": thread_id, "the_checkpoint": checkpoint_id}
         self._mark(connection, sql, now, used, ())
+        lost: list[PauseRow] = []
         if dropped is not None:
-            connection.execute(sql.skip_dropped, {**place, "the_dropped": dropped, **now})
+            asked = {**place, "the_dropped": dropped, **now}
+            lost = [dict(row) for row in connection.execute(sql.drop_applied, asked).mappings()]
+            for row in lost:
+                self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"], "dropped": True}))
+            connection.execute(sql.skip_dropped, asked)
         if settle:
             changed = self._settle_older(connection, sql, now, place)
         else:
             changed = [dict(row) for row in connection.execute(sql.settle_used, place).mappings()]
-        return changed + self._supersede_older(connection, sql, now, place)
+        return lost + changed + self._supersede_older(connection, sql, now, place)
 
     def _settle_older(
         self,
@@ -180,8 +225,13 @@ class Deliveries(Queries):
     def _supersede_older(
         self, connection: sa.Connection, sql: Statements, now: dict[str, Any], place: dict[str, str]
     ) -> list[PauseRow]:
+        return self._supersede(connection, sql, now, "claim_older", place)
+
+    def _supersede(
+        self, connection: sa.Connection, sql: Statements, now: dict[str, Any], statement: str, place: dict[str, Any]
+    ) -> list[PauseRow]:
         claim = Claim("superseded", "superseded")
-        closed = connection.execute(sql.claim_older, {**place, **claim.parameters(), **now}).all()
+        closed = connection.execute(getattr(sql, statement), {**place, **claim.parameters(), **now}).all()
         if not closed:
             return []
         change = {"jtis": [row.jti for row in closed], "old_state": "pending", "new_state": "superseded"}

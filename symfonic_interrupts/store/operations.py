@@ -15,11 +15,11 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.store.deliveries import Deliveries
-from symfonic_interrupts.store.records import Claim, ClaimLost, Conclusion, Event, Lease
+from symfonic_interrupts.store.records import Claim, ClaimLost, Conclusion, Event, Failure, Lease
 from symfonic_interrupts.store.schema import PauseRow
 from symfonic_interrupts.store.statements import Statements
 
-__all__ = ["Claim", "ClaimLost", "Conclusion", "Event", "Lease", "Operations"]
+__all__ = ["Claim", "ClaimLost", "Conclusion", "Event", "Failure", "Lease", "Operations"]
 
 TOLD_EVERY = timedelta(minutes=1)
 """How often the same refusal gets an event row; those in between are counted."""
@@ -50,6 +50,18 @@ class Operations(Deliveries):
         opened = [self._open_one(connection, sql, now, row, event, reseal) for row, event in rows]
         return opened, self._mark(connection, sql, now, used, unused)
 
+    def unfit_answers(self, connection: sa.Connection, jtis: Sequence[str]) -> list[PauseRow]:
+        """Those of these answered pauses that are still to be delivered or were not taken."""
+        sql, _ = self._sql(connection)
+        return [dict(row) for row in connection.execute(sql.unfit_answers, {"jtis": list(jtis)}).mappings()]
+
+    def count_drifts(self, connection: sa.Connection, drifts: Mapping[str, int], row: PauseRow, event: Event) -> None:
+        """Note how many answers in a row did not fit, by the jti of the question, and tell of it."""
+        sql, now = self._sql(connection)
+        for jti, number in drifts.items():
+            connection.execute(sql.set_drifts, {"jtis": [jti], "the_number": number})
+        self._event(connection, sql, now, row, event)
+
     def _open_one(
         self,
         connection: sa.Connection,
@@ -62,6 +74,12 @@ class Operations(Deliveries):
         for _ in range(3):
             if connection.execute(sql.open_pause, row).first() is not None:
                 self._event(connection, sql, now, row, event)
+                if (
+                    row["native"] and row["slot"]
+                ):  # it comes after its answer: an open one before it was answered past us
+                    place = {"the_graph": row["graph"], "the_thread": row["thread_id"]}
+                    where = {"the_task": row["leaf_task_id"], "the_slot": row["slot"]}
+                    self._supersede(connection, sql, now, "claim_slots", {**place, **where})
                 return row
             known = connection.execute(sql.find_question, row).mappings().first()
             if known is None:
@@ -106,12 +124,13 @@ class Operations(Deliveries):
         event: Describe,
         owner: str,
         ttl: timedelta,
+        breakpoints: str | None = None,
     ) -> tuple[datetime | None, tuple[Lease, list[PauseRow]] | None]:
         """`answer`, then `take_lease` of its thread, in one transaction."""
         at = self.answer(connection, row, claim, event)
         if at is None:
             return None, None
-        return at, self.take_lease(connection, row["graph"], row["thread_id"], owner, ttl)
+        return at, self.take_lease(connection, row["graph"], row["thread_id"], owner, ttl, breakpoints)
 
     def expire(
         self, connection: sa.Connection, row: PauseRow, claim: Claim, events: Callable[[datetime], list[Event]]
@@ -185,6 +204,7 @@ class Operations(Deliveries):
         unused = [dict(row) for row in connection.execute(sql.drop_answers, place).mappings()]
         for row in unused:
             self._event(connection, sql, now, row, ("interrupt_unused", {"name": row["name"]}))
+        connection.execute(sql.forget_thread, {**place, **now})
         return revoked + unused
 
     def confirm(self, connection: sa.Connection, jtis: Sequence[str]) -> None:

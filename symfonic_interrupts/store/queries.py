@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.records import Transactions, reads
-from symfonic_interrupts.store.schema import PauseRow, events, pauses
+from symfonic_interrupts.store.schema import PauseRow, events, leases, pauses
 
 Cursor = tuple[int, int]
 """A place in the events: (transaction, id)."""
@@ -155,12 +155,33 @@ class Queries(Transactions):
 
     @reads
     def list_failed(
-        self, connection: sa.Connection, graph: str, *, most: int, scope: FrameworkTenantScope | None = None
-    ) -> list[str]:
-        """Threads, of this scope or of all, whose nodes have taken an answer and then failed, and that nobody drives."""
+        self, connection: sa.Connection, graph: str, scope: FrameworkTenantScope | None = None
+    ) -> tuple[list[dict[str, Any]], list[PauseRow]]:
+        """The leases of threads whose run failed and that nobody drives, the longest ago first; and used answers of threads
+        that nobody drives, of which only their checkpoints can say whether they failed."""
+        sql, now = self._sql(connection)
+        failed, used = sql.failed_threads, sql.used_threads
+        if scope is not None:
+            failed = failed.where(*_of_scope(leases, scope, None))
+            used = used.where(*_of_scope(pauses, scope, None))
+        asked = {"graph": graph, **now}
+        return (
+            [dict(row) for row in connection.execute(failed, asked).mappings()],
+            [dict(row) for row in connection.execute(used, {"graph": graph}).mappings()],
+        )
+
+    @reads
+    def list_failed_answered(self, connection: sa.Connection, graph: str) -> list[dict[str, Any]]:
+        """The leases of threads whose run failed, and that have an answer which no node has taken."""
+        sql, now = self._sql(connection)
+        return [dict(row) for row in connection.execute(sql.failed_answered, {"graph": graph, **now}).mappings()]
+
+    @reads
+    def ended_natives(self, connection: sa.Connection, graph: str, thread_id: str, checkpoint_id: str) -> set[str]:
+        """LangGraph's ids of the native questions of a checkpoint whose answers have ended."""
         sql, _ = self._sql(connection)
-        query = sql.failed_threads if scope is None else sql.failed_threads.where(*_of_scope(pauses, scope, None))
-        return list(connection.execute(query, {"graph": graph, "most": most}).scalars())
+        place = {"graph": graph, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
+        return set(connection.execute(sql.ended_natives, place).scalars())
 
     @reads
     def list_unfinished(

@@ -50,6 +50,30 @@ class Claim:
         return {f"c_{field.name}": getattr(self, field.name) for field in fields(self) if field.name != "state"}
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a run raised after an answer, as it is stored.
+
+    Attributes:
+        node: the path of the node that raised, as `sub:node`; None where no node did.
+        message: bounded.
+        about: the pause whose answer the run had, to whose scope the failure belongs.
+        interrupt_ids: of all answers that the run had.
+    """
+
+    node: str | None
+    error_type: str
+    message: str
+    about: PauseRow
+    interrupt_ids: tuple[str, ...]
+
+    def parameters(self) -> dict[str, Any]:
+        scope = {key: self.about[key] for key in ("tenant_id", "sub_tenant_id", "namespace")}
+        texts = {"failed_node": self.node, "failed_type": self.error_type, "failed_message": self.message}
+        ids = canonical_json(list(self.interrupt_ids))
+        return {f"c_{key}": value for key, value in {**texts, "failed_ids": ids, **scope}.items()}
+
+
 class ClaimLost(Exception):
     """One of several claims was lost, so none is made.
 
@@ -64,12 +88,20 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's hold on a thread. `taken_over`: the one before it did not end cleanly."""
+    """A worker's hold on a thread.
+
+    Attributes:
+        taken_over: the one before it did not end cleanly.
+        failed: the run of the one before it raised.
+        breakpoints: canonical JSON of those that hold for this run; where it was taken over, of the one before.
+    """
 
     graph: str
     thread_id: str
     owner: str
     taken_over: bool
+    failed: bool = False
+    breakpoints: str | None = None
 
     def parameters(self) -> dict[str, str]:
         return {"the_graph": self.graph, "the_thread": self.thread_id, "the_owner": self.owner}

@@ -1,9 +1,10 @@
 """The five tables.
 
 `interrupt_pauses` has one row per question. Its columns are covered by a MAC (`SIGNED_COLUMNS`), but for those that say how
-far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`. `interrupt_consumed_tokens` decides: a `jti` is
-inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only; what anybody can
-cause as often as they like is counted in `interrupt_refusals` instead.
+far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`, `drifts`. `interrupt_consumed_tokens` decides: a
+`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only; what
+anybody can cause as often as they like is counted in `interrupt_refusals` instead. A row of `interrupt_thread_leases` says that
+a thread is being driven, that whoever drove it died, or that its run failed.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ pauses = sa.Table(
     sa.Column("confirmed_at", UtcDateTime),  # when `recover` saw the interrupt in its checkpoint
     sa.Column("mac_kid", sa.Text, nullable=False),
     sa.Column("mac", sa.Text, nullable=False),
+    sa.Column("drifts", sa.Integer),  # how many answers in a row, before this question, did not fit what was asked next
     sa.CheckConstraint(
         "state IN ('pending', 'answered', 'applied', 'unused', 'expired', 'superseded', 'revoked')",
         name="interrupt_pauses_state",
@@ -88,7 +90,8 @@ pauses = sa.Table(
 SIGNED_COLUMNS: tuple[str, ...] = tuple(
     column.name
     for column in pauses.columns
-    if column.name not in ("id", "state", "used_at", "skipped_at", "confirmed_at", "mac_kid", "mac", "votes", "seal")
+    if column.name
+    not in ("id", "state", "used_at", "skipped_at", "confirmed_at", "drifts", "mac_kid", "mac", "votes", "seal")
 )
 """The columns under a row's MAC, in order."""
 
@@ -178,6 +181,16 @@ leases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("fence", _KEY, nullable=False),  # 1: nobody held it before; more: taken over from one that lapsed
     sa.Column("expires_at", UtcDateTime, nullable=False),
+    sa.Column("breakpoints", sa.Text),  # canonical JSON: those that the delivery was given for its run alone
+    # what its run raised after an answer; whose answer that was
+    sa.Column("failed_at", UtcDateTime),
+    sa.Column("failed_node", sa.Text),
+    sa.Column("failed_type", sa.Text),
+    sa.Column("failed_message", sa.Text),
+    sa.Column("failed_ids", sa.Text),  # canonical JSON: interrupt ids
+    sa.Column("tenant_id", sa.Text),
+    sa.Column("sub_tenant_id", sa.Text),
+    sa.Column("namespace", sa.Text),
 )
 
 refusals = sa.Table(

@@ -26,7 +26,9 @@ from symfonic_interrupts.store.schema import (
 
 _P, _C, _E, _L, _R = pauses.c, consumed_tokens.c, events.c, leases.c, refusals.c
 PLACEHOLDER = {
-    column.name: bindparam(column.name, type_=column.type) for column in pauses.columns if column.name != "id"
+    column.name: bindparam(column.name, type_=column.type)
+    for column in pauses.columns
+    if column.name not in ("id", "drifts")
 }
 _MOVED = [
     _P[c]
@@ -102,6 +104,20 @@ class Statements:
         self.claim_any = self._claim(now, _P.jti == bindparam("jti"))
         self.claim_older = self._claim(now, *of_thread, older)
         self.claim_thread = self._claim(now, *of_thread)
+        self.claim_slots = self._claim(
+            now,
+            *of_thread,
+            _P.native,
+            _P.leaf_task_id == bindparam("the_task"),
+            _P.slot < bindparam("the_slot", type_=sa.Integer),
+        )
+        unfit = (_P.jti.in_(bindparam("jtis", expanding=True)), in_state("answered"))
+        self.unfit_answers = sa.select(pauses).where(*unfit)
+        self.set_drifts = (
+            sa.update(pauses)
+            .where(_P.jti.in_(bindparam("jtis", expanding=True)))
+            .values(drifts=bindparam("the_number"))
+        )
         self.set_state = sa.update(pauses).where(_P.jti == bindparam("the_jti")).values(state=bindparam("new_state"))
         self.set_states = (
             sa.update(pauses)
@@ -151,6 +167,24 @@ class Statements:
             .returning(*_MOVED)
         )
         self.drop_answers = sa.update(pauses).where(*of_thread, *ANSWERED).values(state="unused").returning(*_MOVED)
+        # the step of a checkpoint is left out only where it was not complete: where a question of it was still open
+        sibling = pauses.alias()
+        self.drop_applied = (
+            sa.update(pauses)
+            .where(
+                *of_thread,
+                in_state("applied"),
+                _P.checkpoint_id == bindparam("the_dropped"),
+                sa.exists().where(
+                    sibling.c.graph == bindparam("the_graph"),
+                    sibling.c.thread_id == bindparam("the_thread"),
+                    sibling.c.checkpoint_id == bindparam("the_dropped"),
+                    sibling.c.state.in_(("pending", "answered", "expired", "revoked")),
+                ),
+            )
+            .values(state="unused", used_at=None, skipped_at=now)
+            .returning(*_MOVED)
+        )
         self.skip_dropped = (
             sa.update(pauses)
             .where(*of_thread, *ANSWERED, _P.checkpoint_id == bindparam("the_dropped"))
@@ -246,12 +280,18 @@ class Statements:
             owner=bindparam("owner"),
             fence=1,
             expires_at=later,
+            breakpoints=bindparam("breakpoints"),
         )
         self.take_lease = taken.on_conflict_do_update(
             index_elements=[_L.graph, _L.thread_id],
-            set_={"owner": taken.excluded.owner, "fence": _L.fence + 1, "expires_at": later},
+            set_={
+                "owner": taken.excluded.owner,
+                "fence": _L.fence + 1,
+                "expires_at": later,
+                "breakpoints": sa.func.coalesce(taken.excluded.breakpoints, _L.breakpoints),
+            },
             where=_L.expires_at <= now,
-        ).returning(_L.fence)
+        ).returning(_L.fence, _L.failed_at, _L.breakpoints)
         held = (
             _L.graph == bindparam("the_graph"),
             _L.thread_id == bindparam("the_thread"),
@@ -271,10 +311,25 @@ class Statements:
             .returning(left.label("left"))
         )
         self.lapse_lease = sa.update(leases).where(*held).values(expires_at=now)
+        self.fail_lease = (
+            sa.update(leases)
+            .where(*held)
+            .values(expires_at=now, failed_at=now, **{c: bindparam(f"c_{c}") for c in _FAILURE})
+            .returning(_L.failed_at)
+        )
+        self.try_again = sa.update(leases).where(*held).values(failed_at=None, **dict.fromkeys(_FAILURE))
+        failed_at = (_L.failed_at == bindparam("the_time", type_=UtcDateTime), _L.expires_at <= now)
+        in_lease = (_L.graph == bindparam("the_graph"), _L.thread_id == bindparam("the_thread"))
+        self.forget_failure = sa.delete(leases).where(*in_lease, *failed_at)
+        self.forget_thread = sa.delete(leases).where(*in_lease, _L.failed_at.is_not(None), _L.expires_at <= now)
 
         # -- recovery
-        live = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id, _L.expires_at > now)
-        self.load_answers = self.load_thread.add_columns(live.label("held"))
+        driven = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id, _L.expires_at > now)
+        self.load_answers = self.load_thread.add_columns(driven.label("held"))
+        # being driven, or failed: that is for an explicit delivery alone
+        live = sa.exists().where(
+            _L.graph == _P.graph, _L.thread_id == _P.thread_id, sa.or_(_L.expires_at > now, _L.failed_at.is_not(None))
+        )
         self.undelivered_threads = (
             sa.select(_P.thread_id)
             .where(_P.graph == bindparam("graph"), *ANSWERED, _P.used_at.is_(None), ~live)
@@ -283,14 +338,26 @@ class Statements:
         )
         leased = sa.exists().where(_L.graph == _P.graph, _L.thread_id == _P.thread_id)
         self.failed_threads = (
-            sa.select(_P.thread_id)
+            sa.select(leases)
+            .where(_L.graph == bindparam("graph"), _L.failed_at.is_not(None), _L.expires_at <= now)
+            .order_by(_L.failed_at, _L.thread_id)
+        )
+        self.failed_answered = self.failed_threads.where(
+            sa.exists().where(_P.graph == _L.graph, _P.thread_id == _L.thread_id, *ANSWERED, _P.used_at.is_(None))
+        )
+        # used, and neither settled nor noted as failed: the thread waits for another answer, or an older release saw it fail
+        self.used_threads = (
+            sa.select(pauses)
             .where(_P.graph == bindparam("graph"), *ANSWERED, _P.used_at.is_not(None), ~leased)
-            .group_by(_P.thread_id)
-            .order_by(sa.func.min(_P.id))
-            .limit(bindparam("most"))
+            .order_by(_P.id)
         )
         self.lapsed_threads = (
-            sa.select(_L.thread_id).where(_L.graph == bindparam("graph"), _L.expires_at <= now).order_by(_L.expires_at)
+            sa.select(_L.thread_id)
+            .where(_L.graph == bindparam("graph"), _L.expires_at <= now, _L.failed_at.is_(None))
+            .order_by(_L.expires_at)
+        )
+        self.ended_natives = sa.select(_P.langgraph_id).where(
+            *in_thread, _P.checkpoint_id == bindparam("checkpoint_id"), _P.native, in_state("applied", "unused")
         )
         self.unconfirmed = (
             sa.select(pauses)
@@ -337,6 +404,7 @@ class Statements:
         )
 
 
+_FAILURE = ("failed_node", "failed_type", "failed_message", "failed_ids", "tenant_id", "sub_tenant_id", "namespace")
 _LATER_EVENT = frozenset(("id", "xid", "at", "trace_context", "seal"))
 
 

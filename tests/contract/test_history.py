@@ -39,7 +39,7 @@ def listing(connection: sa.Connection, **changes: Any) -> Any:
 WORK: dict[str, Callable[[sa.Connection], Any]] = {
     "sweep": lambda c: OPERATIONS.list_due(c, "default", most=100),
     "recover": lambda c: OPERATIONS.list_unfinished(c, "default", created_before=datetime.now(UTC), most=100),
-    "failed": lambda c: OPERATIONS.list_failed(c, "default", most=100),
+    "failed": lambda c: OPERATIONS.list_failed(c, "default"),
     "pending": listing,
     "the next page": lambda c: listing(c, after="i-answered"),
     "pending of a thread": lambda c: listing(c, thread_id="open"),

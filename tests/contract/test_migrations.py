@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class Look:
         """Everything that the database itself says of its tables."""
         if self.engine.dialect.name == "sqlite":
             words = self("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
-            return {f"{kind} {name} of {table}": " ".join((sql or "").split()) for kind, name, table, sql in words}
+            return {f"{kind} {name} of {table}": _parts(sql or "") for kind, name, table, sql in words}
         here = "WHERE {} = current_schema()"
         columns = "table_name, column_name, data_type, is_nullable, column_default, ordinal_position"
         constraints = "conrelid::regclass::text, conname, pg_get_constraintdef(oid)"
@@ -84,6 +85,12 @@ class Look:
             ),
             "constraints": self(f"SELECT {constraints} FROM pg_constraint {here.format(named)} ORDER BY 1, 2"),
         }
+
+
+def _parts(sql: str) -> list[str]:
+    """The words of a statement that SQLite keeps, a column or constraint each: an added column stands behind the others."""
+    head, bracket, body = " ".join(sql.split()).partition(" (")
+    return [head, *sorted(part.strip() for part in re.split(r",(?![^(]*\))", body.removesuffix(")"))), bracket]
 
 
 @pytest.fixture
@@ -385,7 +392,7 @@ def test_without_alembic_everything_but_an_upgrade_works_and_that_names_the_extr
     ("version", "said"),
     [
         ("0000", "needs 0004: run `symfonic-interrupts db upgrade`"),
-        ("0001", "needs 0004: run `symfonic-interrupts db upgrade`"),
+        ("0002", "needs 0004: run `symfonic-interrupts db upgrade`"),
         ("0005", "knows 0004: install a newer release .`symfonic-interrupts db upgrade`"),
         ("1a2b", "knows 0004: install a newer release"),
     ],
@@ -438,7 +445,7 @@ def test_a_store_refused_once_is_used_as_soon_as_it_is_upgraded(look: Look, stor
     with pytest.raises(StoreError, match="db upgrade"):
         read(database)
 
-    look.change("UPDATE interrupt_alembic_version SET version_num = '0004'")
+    look.change(f"UPDATE interrupt_alembic_version SET version_num = '{HEAD}'")
 
     assert read(database) == []
 
@@ -504,7 +511,7 @@ def test_tables_of_an_unreleased_version_are_refused_by_both_ways(look: Look, st
 # -- stores frozen at a release
 
 
-VERSIONS = ["v1"]
+VERSIONS = {"v1": "0001", "v2": "0002"}
 STATES = {
     ("pending", "approval"): "pending",
     ("elsewhere", "approval"): "pending",
@@ -535,10 +542,12 @@ class Frozen:
     """A copy of a frozen store, upgraded.
 
     Attributes:
+        version: its name among the frozen ones.
         tokens: those that went out then, by what became of them.
     """
 
     def __init__(self, stack: ExitStack, version: str, look: Look, store_url: str, folder: Path) -> None:
+        self.version = version
         kind = "sqlite" if store_url.startswith("sqlite") else "postgres"
         self.tokens: dict[str, str] = json.loads((FOLDER / f"{version}.json").read_text())[kind]
         checkpoints = store_url
@@ -569,7 +578,7 @@ def frozen(request: pytest.FixtureRequest, look: Look, store_url: str, tmp_path:
 
 
 def test_a_frozen_store_is_upgraded_to_todays_schema(frozen: Frozen, look: Look, store_url: str) -> None:
-    assert frozen.before == [("0001",)]
+    assert frozen.before == [(VERSIONS[frozen.version],)]
     assert look(STAMP) == [(HEAD,)]
     with look.engine.connect() as connection:
         options = {"version_table": "interrupt_alembic_version", "include_object": _ours}

@@ -51,6 +51,7 @@ FREE = {
     "used_at": "created_at",
     "skipped_at": "created_at",
     "confirmed_at": "created_at",
+    "drifts": "2",
 }
 MICROSECOND = datetime(2031, 5, 4, 3, 2, 1, 1, tzinfo=UTC)
 TIMES = [
@@ -146,7 +147,7 @@ async def test_how_far_a_pause_has_come_is_not_part_of_what_was_asked(url_store:
 
     for column, change in FREE.items():
         found = edited(url_store, column, change)
-        assert found[column] != row[column]
+        assert found[column] != row.get(column)
         assert row_is_authentic(found, KEYS), column
 
 

@@ -25,6 +25,7 @@ SECONDS = 90.0
 
 KILLED = -signal.SIGKILL
 TASKS = {
+    "deliver_and_die": "tests.crash.deliverers",
     "live": "tests.crash.lives",
     "mend": "tests.crash.lives",
     "mend_early": "tests.crash.lives",

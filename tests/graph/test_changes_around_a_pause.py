@@ -219,7 +219,8 @@ async def test_an_update_that_comes_with_a_raw_resume_makes_another_question_and
 
     with pytest.raises(ResumeRefused, match="answered with its token"):
         await bench.call(graph, "invoke", command, thread())
-    await bench.call(adapter, "invoke", token, YES)  # given to what was shown before the update
+    with pytest.warns(UserWarning, match="did not fit what was asked next, which differs in: order;"):
+        await bench.call(adapter, "invoke", token, YES)  # given to what was shown before the update
 
     assert await log_of(bench, graph) == ["one", "before", "slipped in"]  # LangGraph keeps the update, not the resume
     (order, new), *others = (await asked(bench, adapter)).items()

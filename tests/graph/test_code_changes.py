@@ -161,10 +161,9 @@ async def test_an_answer_to_what_the_node_no_longer_shows_is_not_taken_for_what_
     token = await paused(bench, stored=stored)
 
     with deployed(bench, build) as (graph, adapter):
-        if stored:
-            await bench.call(adapter, "recover")
-        else:
-            await bench.call(adapter, "invoke", token, YES)
+        call = ("recover",) if stored else ("invoke", token, YES)
+        with pytest.warns(UserWarning, match="approval: an answer did not fit what was asked next"):
+            await bench.call(adapter, *call)
         assert await log_of(bench, graph) == []
         (new,) = (await asked(bench, adapter)).values()
         assert (await bench.call(adapter, "invoke", new, OTHER))["log"] == ["other", "after"]

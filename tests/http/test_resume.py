@@ -111,8 +111,12 @@ async def test_a_graph_that_fails_is_424_and_the_answer_stays(desk: Desk, caplog
         "A-1",
         "the answer is stored, but the graph failed; another delivery of the thread tries again",
     )
-    assert MARK not in reply.text + caplog.text
+    assert MARK not in reply.text + "".join(record.getMessage() for record in caplog.records)
     assert f"delivery of {told['interrupt_id']} failed: ValueError in service.py:" in caplog.text
+    (failure,) = [record for record in caplog.records if record.name == "symfonic_interrupts.delivery"]
+    assert failure.getMessage() == "the delivery of thread 'A-1' failed: ValueError"
+    assert failure.exc_info is not None
+    assert MARK in str(failure.exc_info[1])  # the application's own text, in the application's own traceback
     with pytest.raises(ValueError, match=MARK):
         await desk.bench.call(desk.adapter, "deliver", "A-1")
     assert (desk.states(), desk.service.runs) == (["answered"], {"A-1": 2})
@@ -130,7 +134,7 @@ async def test_a_graph_that_fails_in_a_stream_ends_it_with_the_problem(desk: Des
     assert MARK not in reply.text
 
 
-async def test_a_graph_that_fails_in_the_background_is_logged_and_recovered(
+async def test_a_graph_that_fails_in_the_background_is_logged_and_listed(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await desk.ask("A-1", then="fail")
@@ -140,7 +144,8 @@ async def test_a_graph_that_fails_in_the_background_is_logged_and_recovered(
 
     assert reply.status_code == 202
     assert "failed: ValueError in service.py:" in caplog.text
-    assert MARK not in caplog.text
+    assert MARK not in "".join(record.getMessage() for record in caplog.records)
+    assert [str(failed) for failed in await desk.bench.call(desk.adapter, "failed")] == ["A-1"]
     assert desk.states() == ["answered"]
 
 

@@ -287,6 +287,80 @@ TABLE = {
         },
         {"applied": ["j1"]},
     ),
+    "a native answer whose question was answered by something else is unused": (
+        {
+            "answered": [native_row()],
+            "head": [("root", INTERRUPT, [Interrupt(value="and now?", id="L2")])],
+            "leaf": [("leaf", RESUME, ["raw"]), ("leaf", INTERRUPT, [Interrupt(value="and now?", id="L2")])],
+            "values": {"j1": {"approved": True}},
+        },
+        {"unused": ["j1"]},
+    ),
+    "a native answer whose question still stands is sent whatever its node choked on before": (
+        {
+            "answered": [native_row()],
+            "head": [("root", INTERRUPT, [Interrupt(value="really?", id="L1")]), ("root", ERROR, "boom")],
+            "leaf": [("leaf", RESUME, ["raw"]), ("leaf", ERROR, "boom")],
+            "values": {"j1": {"approved": True}},
+            "retry_failed": False,
+        },
+        {"resume": {"L1": ["j1"]}},
+    ),
+    "a native leaf that finished while its subgraph goes on ends its answer, and the subgraph goes on": (
+        {
+            "answered": [native_row(used_at=USED)],
+            "head": [("root", INTERRUPT, [Interrupt(value="really?", id="L1")])],
+            "leaf": [("leaf", RESUME, [{"approved": True}]), ("leaf", "log", ["done"])],
+            "values": {"j1": {"approved": True}},
+            "retry_failed": False,
+        },
+        {"applied": ["j1"], "proceed": True},
+    ),
+    "a subgraph that waits for another native question than the one that is over does not go on": (
+        {
+            "answered": [native_row(used_at=USED)],
+            "head": [("root", INTERRUPT, [Interrupt(value="and now?", id="L2")])],
+            "leaf": [("leaf", RESUME, [{"approved": True}]), ("leaf", "log", ["done"])],
+            "values": {"j1": {"approved": True}},
+        },
+        {"applied": ["j1"]},
+    ),
+    # cut off by a timeout: LangGraph keeps no RESUME of what was taken
+    "an answer that its node took before it ran out of time is left alone by recovery": (
+        {
+            "answered": [row(used_at=USED)],
+            "head": [*WAITING, ("root", ERROR, "late")],
+            "leaf": [("leaf", INTERRUPT, [asks("L1")]), ("leaf", ERROR, "late")],
+            "retry_failed": False,
+        },
+        {},
+    ),
+    "an answer that its node took before it ran out of time is sent again by an explicit delivery": (
+        {
+            "answered": [row(used_at=USED)],
+            "head": [*WAITING, ("root", ERROR, "late")],
+            "leaf": [("leaf", INTERRUPT, [asks("L1")]), ("leaf", ERROR, "late")],
+        },
+        {"resume": {"L1": ["j1"]}},
+    ),
+    "an answer that was sent to a node that a raw resume had failed before is sent in recovery too": (
+        {
+            "answered": [row()],
+            "head": [*WAITING, ("root", ERROR, "refused")],
+            "leaf": [("leaf", INTERRUPT, [asks("L1")]), ("leaf", ERROR, "refused")],
+            "retry_failed": False,
+        },
+        {"resume": {"L1": ["j1"]}},
+    ),
+    "a node that ran out of time and has an error handler goes on with that": (
+        {
+            "answered": [row(used_at=USED)],
+            "head": [*WAITING, ("root", ERROR, "late"), ("root", "__error_source_node__", "node")],
+            "leaf": [("leaf", INTERRUPT, [asks("L1")]), ("leaf", ERROR, "late")],
+            "retry_failed": False,
+        },
+        {"proceed": True},
+    ),
     # tried
     "an answer is sent once in a delivery": (
         {"answered": [row()], "head": WAITING, "tried": frozenset({"j1"}), "may_proceed": False},

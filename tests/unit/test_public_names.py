@@ -18,6 +18,7 @@ NAMES = [
     "AskUserResponse",
     "CheckpointMissing",
     "Delivery",
+    "FailedThread",
     "FeatureDisabled",
     "FrameworkConfig",
     "FrameworkTenantScope",
