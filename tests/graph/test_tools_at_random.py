@@ -255,6 +255,7 @@ RUNS = int(os.environ.get("SYMFONIC_TOOL_RUNS", "200"))
 PORTION = 10
 
 
+@pytest.mark.filterwarnings("ignore:.*an answer did not fit:UserWarning")  # some plans drift on purpose
 @pytest.mark.parametrize("portion", range(RUNS // 4 // PORTION))
 async def test_no_answer_reaches_another_call_and_everything_asked_in_a_pass_is_out_at_its_end(
     bench: Bench, portion: int, record_property: Any
