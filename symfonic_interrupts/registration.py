@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -34,6 +34,22 @@ ResponseValidator = Callable[[Any, Any], None]
 """Called with (response, payload), both models; refuses by raising ValueError or AssertionError."""
 
 
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+
+
+class PointOptions(TypedDict, Generic[P, R], total=False):
+    """What may be said of a point beside its name and schemas; see `InterruptRegistration`."""
+
+    validate_response: Callable[[R, P], None] | None
+    cross_scope_allowed: bool
+    metadata: Mapping[str, Any] | None
+    ttl: timedelta | None
+    on_expire: R | None
+    nodes: Sequence[str]
+    nodes_of: object | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptRegistration:
     """A named place where a graph waits for a person.
@@ -48,7 +64,10 @@ class InterruptRegistration:
         metadata: anything the author wants shown with the point, JSON data.
         ttl: how long a pause may be answered; None: `FrameworkConfig.default_ttl`.
         on_expire: the answer where nobody answers in time; None: the pause expires.
-        nodes: nodes whose native `interrupt()` this point covers: `"node"`, `"sub:node"`, `"graph/node"`.
+        nodes: nodes whose native `interrupt()` this point covers: `"node"`, `"sub:node"`, `"graph/node"`. Below a node that
+            runs graphs of its own, such as `"tools:agent"`, nobody can see whether they exist.
+        nodes_of: an object. With it, `nodes` are meant in every graph and subgraph that has a node running one of its methods,
+            as an agent has its middleware's, and nowhere else.
     """
 
     name: str
@@ -61,6 +80,7 @@ class InterruptRegistration:
     ttl: timedelta | None = None
     on_expire: BaseModel | None = None
     nodes: tuple[str, ...] = ()
+    nodes_of: object | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME_PATTERN.match(self.name):
@@ -252,7 +272,9 @@ class Registry(Mapping[str, InterruptRegistration]):
                 " register_interrupt returned, or choose another name"
             )
         for other in self._by_name.values():
-            if other.name != registration.name and (twice := set(other.nodes) & set(registration.nodes)):
+            if other.name == registration.name or _of_two_objects(other, registration):
+                continue
+            if twice := set(other.nodes) & set(registration.nodes):
                 raise RegistrationError(
                     f"{registration.name}: node {min(twice)!r} is covered by {other.name} already; where two graphs have a"
                     ' node of that name, write "graph/node"'
@@ -275,6 +297,10 @@ class Registry(Mapping[str, InterruptRegistration]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _of_two_objects(one: InterruptRegistration, other: InterruptRegistration) -> bool:
+    return one.nodes_of is not None and other.nodes_of is not None and one.nodes_of is not other.nodes_of
 
 
 def _is_async(function: Any) -> bool:

@@ -145,12 +145,8 @@ def _covering(
     engine: Engine, graph: str, ns: str, surfaced: Interrupt, slot: int, task_id: str
 ) -> tuple[InterruptRegistration, str] | None:
     above = names.node_path(ns) if ns else ""
-    for registration in engine.registry.values():
-        for node in registration.nodes:
-            in_graph, _, path = node.rpartition("/")
-            parent, _, own = path.rpartition(names.NS_END)
-            if (in_graph and in_graph != graph) or parent != above:
-                continue
-            if Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
-                return registration, node
+    for registration, node in engine.covered_nodes(graph):
+        parent, _, own = node.rpartition(names.NS_END)
+        if parent == above and Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
+            return registration, node
     return None
