@@ -25,7 +25,17 @@ from symfonic_interrupts.errors import (
     ResponseInvalid,
     UnknownInterrupt,
 )
-from symfonic_interrupts.json_models import answer_text, changed, errors_of, model_text, payload_text, same, summary_of
+from symfonic_interrupts.json_models import (
+    answer_text,
+    changed,
+    errors_of,
+    model_text,
+    payload_from_text,
+    payload_from_value,
+    payload_text,
+    same,
+    summary_of,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 _NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
@@ -155,7 +165,7 @@ class InterruptRegistration:
 
     def payload_from_text(self, text: str) -> BaseModel:
         """The payload model from its stored canonical JSON."""
-        return self.payload_schema.model_validate_json(text)
+        return payload_from_text(self.payload_schema, text)
 
     def native_payload(self, value: Any, *, node: str) -> BaseModel:
         """The payload model from the value of a native `interrupt()` in `node`.
@@ -166,7 +176,7 @@ class InterruptRegistration:
         if isinstance(value, self.payload_schema):
             return value
         try:
-            return self.payload_schema.model_validate(value)
+            return payload_from_value(self.payload_schema, value)
         except ValidationError as error:
             schema = self.payload_schema.__name__
             message = f"{self.name}: interrupt() in node {node!r} does not fit {schema}: {summary_of(error)}"

@@ -25,13 +25,12 @@ def has(saver: BaseCheckpointSaver[Any], name: str) -> bool:
 
 def class_around(inner: Any, wrapper: Any) -> type[Any]:
     """The wrapper's class with those public methods of the base class that `inner` has and it has not."""
-    if not isinstance(
-        inner, BaseCheckpointSaver
-    ):  # a copy is made of a saver, or the wrapper is about to refuse this one
-        return wrapper
+    made: type[Any] = wrapper
+    if not isinstance(inner, BaseCheckpointSaver):
+        return made  # a wrapper is being copied, or is about to refuse what is no saver
     public = [(name, base) for name, base in vars(BaseCheckpointSaver).items() if not name.startswith("_")]
     missing = [name for name, base in public if getattr(wrapper, name) is base and has(inner, name)]
-    return _class_with(wrapper, frozenset(missing)) if missing else wrapper
+    return _class_with(wrapper, frozenset(missing)) if missing else made
 
 
 @functools.cache
