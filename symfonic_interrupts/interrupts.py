@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import sqlalchemy as sa
 from langchain_core.tools import BaseTool
@@ -19,15 +19,16 @@ from symfonic_interrupts.clock import Clock, system_clock
 from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.ask_user_tool import ask_user_tool
 from symfonic_interrupts.engine.context import Engine, Subscriber
+from symfonic_interrupts.engine.decorating import Decorator, check_callables
 from symfonic_interrupts.engine.janitor import Janitor, purge
-from symfonic_interrupts.engine.point import InterruptPoint, Node
+from symfonic_interrupts.engine.point import InterruptPoint
 from symfonic_interrupts.engine.recovery import RunKwargs
 from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.engine.saver import InterruptSaver
 from symfonic_interrupts.engine.steps import Tools, perform
 from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
-from symfonic_interrupts.registration import InterruptRegistration, Registry
+from symfonic_interrupts.registration import InterruptRegistration, PointOptions, Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
-T = TypeVar("T")
 
 
 class Interrupts:
@@ -125,6 +125,7 @@ class Interrupts:
         ttl: timedelta | None = None,
         on_expire: R | None = None,
         nodes: Sequence[str] = (),
+        nodes_of: object | None = None,
     ) -> InterruptPoint[P, R]:
         """Register a point. See `InterruptRegistration` for the arguments.
 
@@ -143,6 +144,7 @@ class Interrupts:
                 ttl=ttl,
                 on_expire=on_expire,
                 nodes=nodes,  # type: ignore[arg-type]  # checked and made a tuple there
+                nodes_of=nodes_of,
             )
         )
 
@@ -152,16 +154,20 @@ class Interrupts:
         *,
         payload_schema: type[P],
         response_schema: type[R],
-        payload: Callable[[Any], P],
+        payload: Callable[[Any], P] | Callable[[Any], Awaitable[P]],
         when: Callable[[Any], bool] | None = None,
-        **registration: Any,
-    ) -> Callable[[Callable[..., T]], Node[T]]:
+        **registration: Unpack[PointOptions[P, R]],
+    ) -> Decorator:
         """Register a point and make the decorated `function(state, decision, ...)` its node, in one.
 
         Args:
             payload, when: see `InterruptPoint.node`.
             registration: further arguments of `register_interrupt`.
+
+        Raises:
+            FeatureDisabled, RegistrationError: see `register_interrupt` and `InterruptPoint.node`.
         """
+        check_callables(name, payload, when)  # before anything is registered
         point = self.register_interrupt(
             name, payload_schema=payload_schema, response_schema=response_schema, **registration
         )

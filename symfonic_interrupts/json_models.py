@@ -2,18 +2,25 @@
 
 A text must say all that the model says, and every process must compute the same text from the same value. What cannot be
 said so is refused here. No message contains a value: pydantic's own do in places, and its errors are not kept as context.
+
+A payload's computed fields are in its text, for whoever answers must see them; they are no input, so reading the text back
+leaves them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from symfonic_interrupts.canonical import canonical_json
+
+M = TypeVar("M", bound=BaseModel)
 
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**64 - 1
 """What LangGraph's checkpoint format (msgpack) can hold."""
@@ -22,34 +29,43 @@ _PLAIN_FACTORIES = (list, dict, set, tuple, frozenset)
 
 
 def model_text(model: BaseModel) -> str:
-    """The canonical JSON of a model. Raises ValueError for a value that has none."""
-    try:
-        data = model.model_dump(mode="json", by_alias=True, round_trip=True, warnings="none")
-    except PydanticSerializationError:
-        pass
-    else:
-        return canonical_json(data)
-    raise ValueError("a value that has no JSON form")  # outside: pydantic's error shows the value
+    """The canonical JSON of a model's fields. Raises ValueError for a value that has none."""
+    return canonical_json(_data(model, round_trip=True))
 
 
 def payload_text(model: BaseModel, schema: type[BaseModel]) -> str:
-    """The canonical JSON of a payload: the same in every process, and fit for a checkpoint.
+    """The canonical JSON of a payload, computed fields and all: the same in every process, and fit for a checkpoint.
 
     Raises:
         ValueError: it would come back changed, has no order of its own (a set), or holds an integer beyond 64 bit.
         ValidationError: it does not fit `schema` once it is JSON.
     """
-    text = model_text(model)
+    text = _shown(model)
     if type(model) is not schema:
-        schema.model_validate_json(text)
-    if not same(type(model).model_validate_json(text), model):
+        payload_from_text(schema, text)
+    read = payload_from_text(type(model), text)
+    if not same(read, model):
         raise ValueError(changed(model))
-    for value in _values(model):
+    if computed_names(type(model)) and _shown(read) != text:
+        raise ValueError("a computed field says something else each time; compute it from the model's fields alone")
+    for value in _values(model, computed=True):
         if isinstance(value, set | frozenset) and len(value) > 1:
             raise ValueError("a set has no order, so two processes would show two payloads; use a sorted list or tuple")
         if isinstance(value, int) and not SMALLEST_INT <= value <= LARGEST_INT:
             raise ValueError("an integer beyond 64 bit does not fit into a checkpoint; use a string")
     return text
+
+
+def payload_from_text(schema: type[M], text: str) -> M:
+    """The payload from its text. Raises ValidationError where it does not fit, whatever its computed fields say."""
+    if not computed_names(schema):
+        return schema.model_validate_json(text)
+    return _read(schema, json.loads(text), lambda data: schema.model_validate_json(canonical_json(data)))
+
+
+def payload_from_value(schema: type[M], value: Any) -> M:
+    """The payload from plain data, such as `model_dump()` gives. Raises ValidationError as `payload_from_text` does."""
+    return _read(schema, value, schema.model_validate) if computed_names(schema) else schema.model_validate(value)
 
 
 def answer_text(model: BaseModel, sent: str, schema: type[BaseModel]) -> str:
@@ -97,12 +113,93 @@ def summary_of(error: ValidationError) -> str:
     return "; ".join(told) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
 
 
-def _values(value: Any) -> Iterator[Any]:
-    """The value and all that it is made of."""
+@functools.lru_cache(maxsize=512)
+def computed_names(schema: type[BaseModel]) -> frozenset[str]:
+    """The names, in JSON, of all computed fields of a model and of the models in it."""
+    schema.model_rebuild()
+    return frozenset(_names_in(schema.__pydantic_core_schema__))
+
+
+def _names_in(node: Any) -> Iterator[str]:
+    parts: Any = node if isinstance(node, list | tuple) else ()
+    if isinstance(node, dict):
+        if node.get("type") == "computed-field":
+            yield from {node["property_name"], node.get("alias") or node["property_name"]}
+        parts = [part for key, part in node.items() if key not in ("default", "metadata", "serialization")]
+    for part in parts:
+        yield from _names_in(part)
+
+
+def _data(model: BaseModel, *, round_trip: bool) -> Any:
+    try:
+        return model.model_dump(mode="json", by_alias=True, round_trip=round_trip, warnings="none")
+    except PydanticSerializationError:
+        pass
+    raise ValueError("a value that has no JSON form")  # outside: pydantic's error shows the value
+
+
+def _shown(model: BaseModel) -> str:
+    data = _data(model, round_trip=True)
+    if names := computed_names(type(model)):
+        data = _with_computed(data, _data(model, round_trip=False), names)
+    return canonical_json(data)
+
+
+def _with_computed(data: Any, shown: Any, names: frozenset[str]) -> Any:
+    """The data of a model's fields, with the computed ones that `shown` has beside them."""
+    if isinstance(data, dict) and isinstance(shown, dict):
+        added = {name: shown[name] for name in shown.keys() - data.keys() if name in names}
+        return {name: _with_computed(value, shown.get(name), names) for name, value in data.items()} | added
+    if isinstance(data, list) and isinstance(shown, list) and len(data) == len(shown):
+        return [_with_computed(one, other, names) for one, other in zip(data, shown, strict=True)]
+    return data
+
+
+def _read(schema: type[M], data: Any, validate: Callable[[Any], M]) -> M:
+    """Validate without the computed fields. Only the models know where theirs are: each tells what it refuses, or took in."""
+    names, data = computed_names(schema), _containers(data)
+    while True:
+        try:
+            model = validate(data)
+            break
+        except ValidationError as error:
+            refused = [found["loc"] for found in errors_of(error) if found["type"] == "extra_forbidden"]
+            if not sum(_removed(data, loc) for loc in refused if loc[-1] in names):
+                raise
+    for value in _values(model):
+        if isinstance(value, BaseModel) and value.__pydantic_extra__:
+            own = {computed.alias or name for name, computed in type(value).model_computed_fields.items()}
+            for name in own & value.__pydantic_extra__.keys():
+                del value.__pydantic_extra__[name]
+    return model
+
+
+def _containers(data: Any) -> Any:
+    """A copy whose dicts and lists are its own."""
+    if isinstance(data, dict):
+        return {name: _containers(value) for name, value in data.items()}
+    return [_containers(value) for value in data] if isinstance(data, list) else data
+
+
+def _removed(data: Any, loc: tuple[int | str, ...]) -> bool:
+    """Remove what stands there. A location also names the members of unions, which are no place in the data."""
+    *path, name = loc
+    for part in path:
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
+            data = data[part]  # type: ignore[index]
+    return isinstance(data, dict) and data.pop(name, data) is not data
+
+
+def _values(value: Any, *, computed: bool = False) -> Iterator[Any]:
+    """The value and all that it is made of; its computed fields too, where `computed`."""
     yield value
     parts: Any = ()
     if isinstance(value, BaseModel):
         parts = [value.__dict__.get(name) for name in type(value).model_fields]
+        if computed:
+            parts += [getattr(value, name) for name in type(value).model_computed_fields]
         parts += list((value.__pydantic_extra__ or {}).values())
     elif isinstance(value, dict):
         parts = value.values()
@@ -111,7 +208,7 @@ def _values(value: Any) -> Iterator[Any]:
     elif is_dataclass(value) and not isinstance(value, type):
         parts = [getattr(value, field.name, None) for field in fields(value)]
     for part in parts:
-        yield from _values(part)
+        yield from _values(part, computed=computed)
 
 
 def _is_volatile(model: BaseModel) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,13 +25,39 @@ from symfonic_interrupts.errors import (
     ResponseInvalid,
     UnknownInterrupt,
 )
-from symfonic_interrupts.json_models import answer_text, changed, errors_of, model_text, payload_text, same, summary_of
+from symfonic_interrupts.json_models import (
+    answer_text,
+    changed,
+    errors_of,
+    model_text,
+    payload_from_text,
+    payload_from_value,
+    payload_text,
+    same,
+    summary_of,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 _NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
 
 ResponseValidator = Callable[[Any, Any], None]
 """Called with (response, payload), both models; refuses by raising ValueError or AssertionError."""
+
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+
+
+class PointOptions(TypedDict, Generic[P, R], total=False):
+    """What may be said of a point beside its name and schemas; see `InterruptRegistration`."""
+
+    validate_response: Callable[[R, P], None] | None
+    cross_scope_allowed: bool
+    metadata: Mapping[str, Any] | None
+    ttl: timedelta | None
+    on_expire: R | None
+    nodes: Sequence[str]
+    nodes_of: object | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +74,10 @@ class InterruptRegistration:
         metadata: anything the author wants shown with the point, JSON data.
         ttl: how long a pause may be answered; None: `FrameworkConfig.default_ttl`.
         on_expire: the answer where nobody answers in time; None: the pause expires.
-        nodes: nodes whose native `interrupt()` this point covers: `"node"`, `"sub:node"`, `"graph/node"`.
+        nodes: nodes whose native `interrupt()` this point covers: `"node"`, `"sub:node"`, `"graph/node"`. Below a node that
+            runs graphs of its own, such as `"tools:agent"`, nobody can see whether they exist.
+        nodes_of: an object. With it, `nodes` are meant in every graph and subgraph that has a node running one of its methods,
+            as an agent has its middleware's, and nowhere else.
     """
 
     name: str
@@ -61,6 +90,7 @@ class InterruptRegistration:
     ttl: timedelta | None = None
     on_expire: BaseModel | None = None
     nodes: tuple[str, ...] = ()
+    nodes_of: object | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME_PATTERN.match(self.name):
@@ -135,7 +165,7 @@ class InterruptRegistration:
 
     def payload_from_text(self, text: str) -> BaseModel:
         """The payload model from its stored canonical JSON."""
-        return self.payload_schema.model_validate_json(text)
+        return payload_from_text(self.payload_schema, text)
 
     def native_payload(self, value: Any, *, node: str) -> BaseModel:
         """The payload model from the value of a native `interrupt()` in `node`.
@@ -146,7 +176,7 @@ class InterruptRegistration:
         if isinstance(value, self.payload_schema):
             return value
         try:
-            return self.payload_schema.model_validate(value)
+            return payload_from_value(self.payload_schema, value)
         except ValidationError as error:
             schema = self.payload_schema.__name__
             message = f"{self.name}: interrupt() in node {node!r} does not fit {schema}: {summary_of(error)}"
@@ -252,7 +282,9 @@ class Registry(Mapping[str, InterruptRegistration]):
                 " register_interrupt returned, or choose another name"
             )
         for other in self._by_name.values():
-            if other.name != registration.name and (twice := set(other.nodes) & set(registration.nodes)):
+            if other.name == registration.name or _of_two_objects(other, registration):
+                continue
+            if twice := set(other.nodes) & set(registration.nodes):
                 raise RegistrationError(
                     f"{registration.name}: node {min(twice)!r} is covered by {other.name} already; where two graphs have a"
                     ' node of that name, write "graph/node"'
@@ -280,6 +312,10 @@ class Registry(Mapping[str, InterruptRegistration]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _of_two_objects(one: InterruptRegistration, other: InterruptRegistration) -> bool:
+    return one.nodes_of is not None and other.nodes_of is not None and one.nodes_of is not other.nodes_of
 
 
 def _is_async(function: Any) -> bool:

@@ -189,8 +189,9 @@ def register_hitl(
         name: the point's name.
         tools: the agent's tools. In `per_call` mode an edit's arguments are checked with the tool's own schema, and a tool that
             is not here cannot be edited: LangGraph would refuse wrong arguments, when the token is spent.
-        nodes: where the agent asks, if it is not the graph itself: for an agent that is the node `agent`
-            `("agent:HumanInTheLoopMiddleware.after_model",)`, in `per_call` mode `("agent:tools",)`.
+        nodes: where the agent asks. Not needed: every agent that carries this very middleware is found, whether it is the graph
+            itself or a node at any depth. An agent that a tool calls cannot be seen; for one below the node `tools`
+            `("tools:HumanInTheLoopMiddleware.after_model",)`, in `per_call` mode `("tools:tools",)`.
         registration: further arguments of `register_interrupt`, such as `ttl` or, in `per_call` mode, `on_expire`.
 
     Raises:
@@ -213,7 +214,7 @@ def register_hitl(
             payload_schema=HITLRequest,
             response_schema=HITLResponse,
             validate_response=validate_hitl_response,
-            nodes=(f"{middleware.name}.after_model",) if nodes is None else nodes,
+            **_where(f"{middleware.name}.after_model", middleware, nodes),
             **registration,
         )
     allowed = {tool: tuple(config["allowed_decisions"]) for tool, config in gated.items()}
@@ -226,9 +227,13 @@ def register_hitl(
         payload_schema=HITLCallRequest,
         response_schema=HITLCallResponse,
         validate_response=_call_validator(allowed, tools),
-        nodes=("tools",) if nodes is None else nodes,
+        **_where("tools", middleware, nodes),
         **registration,
     )
+
+
+def _where(node: str, middleware: ReviewMiddleware, nodes: Sequence[str] | None) -> dict[str, Any]:
+    return {"nodes": (node,), "nodes_of": middleware} if nodes is None else {"nodes": nodes}
 
 
 def _call_validator(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from symfonic_interrupts.engine.questions import Executions
 from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
-from symfonic_interrupts.registration import Registry
+from symfonic_interrupts.registration import InterruptRegistration, Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
@@ -53,6 +53,7 @@ class Engine:
     subscribers: list[Subscriber] = field(default_factory=list)
     cached_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
+    node_objects: dict[str, dict[str, list[object]]] = field(default_factory=dict)  # see `wiring.node_objects`
     lock: threading.Lock = field(default_factory=threading.Lock)
     failpoint: Reached = nothing
     told: OrderedDict[Any, None] = field(default_factory=OrderedDict)
@@ -72,6 +73,25 @@ class Engine:
             while len(self.told) > MOST_TOLD:
                 self.told.popitem(last=False)
         return True
+
+    def covered_nodes(
+        self, graph: str, objects: Mapping[str, list[object]] | None = None
+    ) -> Iterator[tuple[InterruptRegistration, str]]:
+        """The nodes of a graph that a registration covers: (registration, `"sub:node"`).
+
+        Args:
+            objects: `node_objects` of the graph, where they are not noted yet.
+        """
+        known = objects if objects is not None else self.node_objects.get(graph)
+        for registration in self.registry.values():
+            owner = registration.nodes_of
+            above = [""]  # where no adapter was made, nobody knows what the graph carries
+            if owner is not None and known is not None:
+                above = [prefix for prefix, objects in known.items() if any(found is owner for found in objects)]
+            for entry in registration.nodes:
+                in_graph, _, path = entry.rpartition("/")
+                if in_graph in ("", graph):
+                    yield from ((registration, prefix + path) for prefix in above)
 
     def now(self) -> datetime:
         """The process's time (UTC)."""

@@ -172,14 +172,13 @@ def native_question(
 
 def covering(engine: Engine, graph: str, path: str) -> InterruptRegistration | None:
     """The point that covers the native questions of this node."""
-    wanted = (path, f"{graph}/{path}")
-    return next((r for r in engine.registry.values() if any(node in wanted for node in r.nodes)), None)
+    return next((registration for registration, node in engine.covered_nodes(graph) if node == path), None)
 
 
 def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, node: str, task_id: str) -> None:
     known = engine.graph_nodes.get(graph)
     # a node that only exists inside a tool cannot be seen when the adapter is made
-    if memory.was_guarded(task_id) or (known is not None and node.rpartition("/")[2] not in known):
+    if memory.was_guarded(task_id) or (known is not None and node not in known):
         return
     raise RegistrationError(
         f"node {node!r} of graph {graph!r} asks, but it is not guarded, so anybody's resume would be taken for an answer: call"
@@ -192,12 +191,8 @@ def _asked_here(
 ) -> tuple[InterruptRegistration, str] | None:
     """The registered node whose task this is, if LangGraph would give its question this id."""
     above = names.node_path(ns) if ns else ""
-    for registration in engine.registry.values():
-        for node in registration.nodes:
-            in_graph, _, path = node.rpartition("/")
-            parent, _, own = path.rpartition(names.NS_END)
-            if (in_graph and in_graph != graph) or parent != above:
-                continue
-            if Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
-                return registration, node
+    for registration, node in engine.covered_nodes(graph):
+        parent, _, own = node.rpartition(names.NS_END)
+        if parent == above and Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
+            return registration, node
     return None

@@ -6,12 +6,10 @@ question, or asks it. It never returns an answer given to another payload.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt, is_invalid_resume
@@ -23,6 +21,7 @@ from symfonic_interrupts.ask_user import ASK_USER
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.decorating import Decorator
 from symfonic_interrupts.engine.envelope import Envelope
 from symfonic_interrupts.engine.questions import Answer, Execution, Question
 from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResumeRefused
@@ -31,16 +30,6 @@ from symfonic_interrupts.tokens.receipt import Receipt
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
-T_co = TypeVar("T_co", covariant=True)
-
-POINT_ATTRIBUTE = "__interrupt_point__"
-"""Set on a decorated node: its point's name."""
-
-
-class Node(Protocol[T_co]):
-    """A LangGraph node."""
-
-    def __call__(self, state: Any) -> T_co: ...
 
 
 class Approval(BaseModel, Generic[R]):
@@ -140,39 +129,19 @@ class InterruptPoint(Generic[P, R]):
         payload: Callable[[Any], P] | Callable[[Any], Awaitable[P]],
         *,
         when: Callable[[Any], bool] | None = None,
-    ) -> Callable[[Callable[..., T_co]], Node[T_co]]:
+    ) -> Decorator:
         """Make `function(state, decision, ...)` a node that asks first; its body runs once, after the answer.
 
         Args:
             payload: from the state, what is shown. Pure: it runs on every pass. May be async for an async function.
-            when: from the state, whether to ask at all. Where false, the body gets None as its decision.
+            when: from the state, whether to ask at all. Where false, the body gets None as its decision. Not async.
+
+        Raises:
+            RegistrationError: here or when the decorator is applied: an async `when`, an async `payload` for a sync function, a
+                method, a generator, an object with an async `__call__`, other parameters than (state, decision) and what
+                LangGraph injects, a `decision` annotated as another type than `response_schema` (with `when`: or None).
         """
-
-        def decorate(function: Callable[..., T_co]) -> Node[T_co]:
-            signature = _without_decision(function)
-            if inspect.iscoroutinefunction(function):
-
-                @functools.wraps(function)
-                async def node(state: Any, **injected: Any) -> Any:
-                    decision = None
-                    if when is None or when(state):
-                        shown = payload(state)
-                        decision = self.pause(await shown if inspect.isawaitable(shown) else shown)
-                    return await function(state, decision, **injected)
-            else:
-                if inspect.iscoroutinefunction(payload):
-                    raise RegistrationError(f"{self.name}: an async payload= needs an async node function")
-
-                @functools.wraps(function)
-                def node(state: Any, **injected: Any) -> Any:
-                    decision = self.pause(cast(P, payload(state))) if when is None or when(state) else None
-                    return function(state, decision, **injected)
-
-            node.__signature__ = signature  # type: ignore[attr-defined]
-            setattr(node, POINT_ATTRIBUTE, self.name)
-            return cast(Node[T_co], node)
-
-        return decorate
+        return Decorator(self.name, self.registration.response_schema, self.pause, payload, when)
 
     # -- asking
 
@@ -260,14 +229,3 @@ def _receipt_in(approval: object) -> dict[str, Any]:
 
 def _as_json(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-
-
-def _without_decision(function: Callable[..., Any]) -> inspect.Signature:
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    if len(parameters) < 2 or parameters[1].kind not in (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):
-        raise RegistrationError("a node of a point is a function of (state, decision, ...)")
-    return signature.replace(parameters=[parameters[0], *parameters[2:]])

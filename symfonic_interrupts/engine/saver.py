@@ -22,8 +22,9 @@ from langgraph.checkpoint.base import (
 
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.native import NativeAnswers
+from symfonic_interrupts.engine.optional_methods import class_around
 from symfonic_interrupts.engine.recording import Recorder
-from symfonic_interrupts.engine.steps import CallSaver, Steps, T, Tools, aperform, perform, sync_only, transact
+from symfonic_interrupts.engine.steps import Steps, T, Tools, aperform, perform, sync_only
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.registration import NAME_PATTERN
 
@@ -31,12 +32,19 @@ from symfonic_interrupts.registration import NAME_PATTERN
 class InterruptSaver(BaseCheckpointSaver[Any]):
     """A `BaseCheckpointSaver` around another. Made by `Interrupts.checkpointer`.
 
+    Of the optional methods (`delete_thread`, `copy_thread`, `prune`, ... and their twins) it has those that the wrapped saver
+    has. Deleting a thread revokes its pauses; a copied thread asks anew when it runs, and gets tokens of its own.
+
     Attributes:
         inner: the wrapped saver; also reached by any attribute that this class does not have (`setup`, `conn`, ...).
         engine: the hub it belongs to.
         graph: the graph's name, part of its tokens' audience.
         door: what the guards of its nodes ask.
     """
+
+    def __new__(cls, inner: Any = None, *_: Any, **__: Any) -> InterruptSaver:
+        made: InterruptSaver = super().__new__(class_around(inner, cls))
+        return made
 
     def __init__(self, inner: BaseCheckpointSaver[Any], engine: Engine, *, graph: str) -> None:
         if isinstance(inner, InterruptSaver):
@@ -148,14 +156,6 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
             return await aperform(self._loading.admit(config, found), self._tools)
         return found
 
-    def delete_thread(self, thread_id: str) -> None:
-        self.inner.delete_thread(thread_id)
-        self._tools.database.run(self.engine.operations.revoke_thread, self.graph, str(thread_id))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await CallSaver("delete_thread", (thread_id,)).ado(self._tools)
-        await transact(self.engine.operations.revoke_thread, self.graph, str(thread_id)).ado(self._tools)
-
     # -- what is only passed on
 
     @property
@@ -184,28 +184,6 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self._loading.loads(config)
         async for found in self.inner.alist(config, filter=filter, before=before, limit=limit):
             yield found
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self.inner.delete_for_runs(run_ids)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self.inner.adelete_for_runs(run_ids)
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self.inner.copy_thread(source_thread_id, target_thread_id)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self.inner.acopy_thread(source_thread_id, target_thread_id)
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self.inner.prune(thread_ids, strategy=strategy)
-        for thread_id in thread_ids if strategy == "delete" else ():
-            self._tools.database.run(self.engine.operations.revoke_thread, self.graph, str(thread_id))
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self.inner.aprune(thread_ids, strategy=strategy)
-        for thread_id in thread_ids if strategy == "delete" else ():
-            await transact(self.engine.operations.revoke_thread, self.graph, str(thread_id)).ado(self._tools)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -12,7 +12,7 @@ from langgraph.types import Interrupt
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.announcing import Config
-from symfonic_interrupts.engine.context import Engine
+from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.native import NativeAnswers, native_question
@@ -53,6 +53,10 @@ class WritesReader:
         unused: set[str] = set()
         for channel, value in writes:
             if channel == INTERRUPT:
+                if names.RUNTIME not in config["configurable"]:
+                    # no run asks: somebody copies a thread, and when the copy runs its questions are asked anew
+                    audit_log.info("interrupt_copied: outside of a run, so no pause was opened")
+                    continue
                 for surfaced in interrupts_in(value):
                     self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
             elif channel == RESUME and task_id != names.NULL_TASK_ID:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,17 @@ async def test_langgraphs_suite_gives_the_same_report_wrapped_and_bare(
     assert sum(passed for passed, _ in bare.values()) > 50
 
 
-def test_every_method_of_the_base_class_is_passed_on() -> None:
+OPTIONAL = {
+    prefix + name for name in ("delete_thread", "copy_thread", "delete_for_runs", "prune") for prefix in ("", "a")
+}
+
+
+def has(saver: BaseCheckpointSaver[Any], name: str) -> bool:
+    """How LangGraph's server and its conformance suite find out what a saver can do."""
+    return getattr(type(saver), name) is not getattr(BaseCheckpointSaver, name)
+
+
+def test_every_method_of_the_base_class_is_passed_on_or_optional() -> None:
     public = {
         name
         for name, member in inspect.getmembers(BaseCheckpointSaver)
@@ -118,7 +129,116 @@ def test_every_method_of_the_base_class_is_passed_on() -> None:
 
     missing = {name for name in public - inherited if name not in vars(InterruptSaver)}
 
-    assert missing == set()
+    assert missing == OPTIONAL
+
+
+class Able(InMemorySaver):
+    """A saver that has every optional method, and notes what it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self.calls.append(("copy_thread", source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self.calls.append(("acopy_thread", source_thread_id, target_thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self.calls.append(("delete_for_runs", *run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self.calls.append(("adelete_for_runs", *run_ids))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self.calls.append(("prune", *thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self.calls.append(("aprune", *thread_ids, strategy))
+
+
+class CopiesOnly(InMemorySaver):
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        pass
+
+
+class Undeleting(BaseCheckpointSaver[Any]):
+    """A saver with none of the optional methods, `delete_thread` among them."""
+
+
+@pytest.mark.parametrize(
+    ("inner", "able"),
+    [
+        (InMemorySaver(), {"delete_thread", "adelete_thread"}),
+        (SqliteSaver(None), {"delete_thread"}),  # type: ignore[arg-type]  # never used
+        (CopiesOnly(), {"delete_thread", "adelete_thread", "acopy_thread"}),
+        (Able(), OPTIONAL),
+        (Undeleting(), set()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_wrapper_has_the_optional_methods_that_the_wrapped_saver_has(
+    inner: BaseCheckpointSaver[Any], able: set[str], tmp_path: Path
+) -> None:
+    with Interrupts.local(tmp_path / "x.db") as interrupts:
+        wrapped = interrupts.checkpointer(inner)
+
+        assert {name for name in OPTIONAL if has(wrapped, name)} == able
+        assert isinstance(wrapped, InterruptSaver)
+        assert type(wrapped).__name__ == "InterruptSaver"
+        for name in OPTIONAL:
+            method = getattr(wrapped, name)
+            assert inspect.iscoroutinefunction(method) is name.startswith("a")
+            assert inspect.signature(method) == inspect.signature(getattr(inner, name))
+
+
+def test_an_optional_method_of_the_instance_alone_is_found_too(tmp_path: Path) -> None:
+    inner, copied = InMemorySaver(), []
+    inner.copy_thread = lambda source, target: copied.append((source, target))  # type: ignore[method-assign]
+    with Interrupts.local(tmp_path / "x.db") as interrupts:
+        wrapped = interrupts.checkpointer(inner)
+
+        assert has(wrapped, "copy_thread")
+        wrapped.copy_thread("t1", "t2")
+    assert copied == [("t1", "t2")]
+
+
+async def test_each_optional_method_reaches_the_wrapped_saver_with_its_arguments(tmp_path: Path) -> None:
+    inner = Able()
+    with Interrupts.local(tmp_path / "x.db") as interrupts:
+        wrapped = interrupts.checkpointer(inner)
+        wrapped.copy_thread("t1", "t2")
+        await wrapped.acopy_thread("t1", target_thread_id="t2")
+        wrapped.delete_for_runs(["r"])
+        await wrapped.adelete_for_runs(["r"])
+        wrapped.prune(["t1"])
+        await wrapped.aprune(["t1", "t2"], strategy="delete")
+
+    assert inner.calls == [
+        ("copy_thread", "t1", "t2"),
+        ("acopy_thread", "t1", "t2"),
+        ("delete_for_runs", "r"),
+        ("adelete_for_runs", "r"),
+        ("prune", "t1", "keep_latest"),
+        ("aprune", "t1", "t2", "delete"),
+    ]
+
+
+def test_where_the_wrapped_saver_lacks_a_method_the_base_class_says_so(tmp_path: Path) -> None:
+    with Interrupts.local(tmp_path / "x.db") as interrupts:
+        wrapped = interrupts.checkpointer(InMemorySaver())
+        with pytest.raises(NotImplementedError):
+            wrapped.copy_thread("t1", "t2")
+
+
+def test_a_wrapper_can_be_copied(tmp_path: Path) -> None:
+    with Interrupts.local(tmp_path / "x.db") as interrupts:
+        wrapped = interrupts.checkpointer(Able())
+        twin = copy.copy(wrapped)
+
+        assert type(twin) is type(wrapped)
+        assert twin.inner is wrapped.inner
 
 
 def test_attributes_that_only_the_inner_saver_has_are_reached(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
@@ -11,7 +12,17 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
 
 from symfonic_interrupts import (
     FeatureDisabled,
@@ -78,6 +89,7 @@ def test_a_point_has_these_defaults() -> None:
         "ttl": None,
         "on_expire": None,
         "nodes": (),
+        "nodes_of": None,
     }
 
 
@@ -395,6 +407,126 @@ def test_a_native_value_that_does_not_fit_is_refused_with_node_and_field() -> No
 
     assert [error["loc"] for error in refused.value.errors] == [("amount",)]
     assert SECRET not in text_of(refused.value)
+
+
+class Invoice(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    net: int
+    tax: int
+
+    @computed_field
+    @property
+    def total(self) -> int:
+        return self.net + self.tax
+
+
+class StrictInvoice(Invoice):
+    model_config = ConfigDict(extra="forbid")
+
+
+class OpenInvoice(Invoice):
+    model_config = ConfigDict(extra="allow")
+
+
+class Renamed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    net: int
+
+    @computed_field(alias="grossAmount")
+    @property
+    def gross(self) -> int:
+        return self.net * 2
+
+
+class Bill(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    invoices: list[StrictInvoice | Renamed]
+    by_name: dict[str, StrictInvoice] = {}
+    first: StrictInvoice | None = None
+
+
+@pytest.mark.parametrize("schema", [Invoice, StrictInvoice, OpenInvoice])
+def test_a_computed_field_is_shown_and_need_not_come_back(schema: type[Any]) -> None:
+    invoices = point(payload_schema=schema)
+
+    text = invoices.payload_text(schema(net=100, tax=19))
+
+    assert text == '{"net":100,"tax":19,"total":119}'
+    assert invoices.payload_from_text(text) == schema(net=100, tax=19)
+    # as it was stored before computed fields were shown, and as `interrupt(payload.model_dump())` has it
+    assert invoices.payload_from_text('{"net":100,"tax":19}') == schema(net=100, tax=19)
+    assert invoices.native_payload({"net": 100, "tax": 19, "total": 119}, node="gate") == schema(net=100, tax=19)
+
+
+def test_other_extra_fields_are_taken_or_refused_as_the_model_says() -> None:
+    text = '{"more":1,"net":100,"tax":19,"total":119}'
+
+    assert point(payload_schema=OpenInvoice).payload_text(OpenInvoice(net=100, tax=19, more=1)) == text  # type: ignore[call-arg]
+    assert point(payload_schema=OpenInvoice).payload_from_text(text).__pydantic_extra__ == {"more": 1}
+    with pytest.raises(ValidationError, match="more"):
+        point(payload_schema=StrictInvoice).payload_from_text(text)
+    given = {"net": 100, "tax": 19, "total": 119, "more": 1}
+    with pytest.raises(PayloadInvalid, match="more") as refused:
+        point(payload_schema=StrictInvoice).native_payload(given, node="gate")
+    assert [error["loc"] for error in refused.value.errors] == [("more",)]
+    assert given == {"net": 100, "tax": 19, "total": 119, "more": 1}
+
+
+def test_computed_fields_of_models_in_a_payload_are_shown_under_their_aliases() -> None:
+    bills = point(payload_schema=Bill)
+    one = StrictInvoice(net=1, tax=2)
+    bill = Bill(invoices=[one, Renamed(net=2)], by_name={"a": one}, first=one)
+
+    text = bills.payload_text(bill)
+
+    shown = '{"net":1,"tax":2,"total":3}'
+    assert text == f'{{"by_name":{{"a":{shown}}},"first":{shown},"invoices":[{shown},{{"grossAmount":4,"net":2}}]}}'
+    assert bills.payload_from_text(text) == bill
+
+
+class Counted(BaseModel):
+    net: int
+    _reads: list[int] = PrivateAttr(default_factory=lambda: [next(COUNTER)])
+
+    @computed_field
+    @property
+    def reads(self) -> int:
+        return self._reads[0]
+
+
+class WithNames(BaseModel):
+    net: int
+
+    @computed_field
+    @property
+    def names(self) -> set[str]:
+        return {"a", "b"}
+
+
+class Huge(BaseModel):
+    net: int
+
+    @computed_field
+    @property
+    def power(self) -> int:
+        return 2**70
+
+
+COUNTER = itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"), [(Counted, "a computed field says"), (WithNames, "no order"), (Huge, "64 bit")]
+)
+def test_a_computed_field_that_two_processes_would_show_differently_is_refused(schema: type[Any], reason: str) -> None:
+    with pytest.raises(PayloadInvalid, match=reason):
+        point(payload_schema=schema).payload_text(schema(net=1))
+
+
+def test_a_computed_field_of_an_answer_is_nobodys_to_give_and_is_not_read() -> None:
+    answers = point(response_schema=Invoice)
+
+    assert answers.response_text(Invoice(net=1, tax=2)) == '{"net":1,"tax":2}'
 
 
 # -- responses
