@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symfonic_interrupts._public import *
+    from symfonic_interrupts._public import *  # noqa: F403 - its __all__ says what
     from symfonic_interrupts._public import __all__ as __all__
 else:  # for type checkers a name that is not there stays an error
 
