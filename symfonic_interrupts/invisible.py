@@ -18,7 +18,8 @@ _FILLERS = re.compile(
 """Letters, marks and symbols without a shape: Default_Ignorable_Code_Point (UAX 44) but for Cf, and the empty Braille cell."""
 
 _JOINERS = "\u200c\u200d"
-_STYLES = "\ufe0e\ufe0f"
+STYLES = "\ufe0e\ufe0f"
+"""The two style selectors: as text, as emoji."""
 
 
 def is_hidden(character: str) -> bool:
@@ -40,7 +41,7 @@ def first_hidden(text: str, *, lines: bool = False) -> str | None:
         if not is_hidden(character) or (lines and character in "\n\r\t"):
             continue
         before, after = text[place - 1 : place], text[place + 1 : place + 2]
-        if character in _STYLES and is_symbol(before):
+        if character in STYLES and is_symbol(before):
             continue
         if character in _JOINERS and _joins(before) and _joins(after):
             continue
@@ -54,7 +55,7 @@ def is_symbol(before: str) -> bool:
 
 
 def _joins(character: str) -> bool:
-    return character > "\x7f" and (character in _STYLES or not is_hidden(character))
+    return character > "\x7f" and (character in STYLES or not is_hidden(character))
 
 
 def name_of(character: str) -> str:
