@@ -6,7 +6,7 @@ PostgreSQL server. Name an empty database in SYMFONIC_EXAMPLE_POSTGRES_URL (post
 
 How to run: `python examples/worker_postgres.py`. In a service the workers are started by hand or by a process manager, with
 
-    SYMFONIC_INTERRUPTS_KEYS=... DATABASE_URL=... symfonic-interrupts worker --app-dir . --graph examples.worker_postgres:refunds
+    SYMFONIC_INTERRUPTS_KEYS=... DATABASE_URL=... symfonic-interrupts worker --app-dir examples --graph worker_postgres:refunds
 
 What it prints: ten refunds wait; their answers are recorded; a worker is killed in the middle of a refund; two others finish
 all ten, each with its one answer, and end when SIGTERM tells them to. Never a token.
