@@ -207,10 +207,14 @@ def test_the_doctor_looks_at_the_keys_and_the_store_of_a_graph(any_shop: Shop, g
     any_shop.ask()
     ring = KeyRing.from_text(any_shop.environment["SYMFONIC_INTERRUPTS_KEYS"])
     kept = any_shop.folder / "kept.py"  # an application whose keys the command line does not know
-    kept.write_text(f"import os\nos.environ['SYMFONIC_INTERRUPTS_KEYS'] = {any_shop.environment['SYMFONIC_INTERRUPTS_KEYS']!r}\n")
+    kept.write_text(
+        f"import os\nos.environ['SYMFONIC_INTERRUPTS_KEYS'] = {any_shop.environment['SYMFONIC_INTERRUPTS_KEYS']!r}\n"
+    )
     kept.write_text(kept.read_text() + "from tests.cli.applications import shop, async_shop\n")
 
-    found = checks(any_shop, "--graph", f"kept:{graph}", "--app-dir", str(any_shop.folder), SYMFONIC_INTERRUPTS_KEYS=None)
+    found = checks(
+        any_shop, "--graph", f"kept:{graph}", "--app-dir", str(any_shop.folder), SYMFONIC_INTERRUPTS_KEYS=None
+    )
 
     assert [(check, status) for check, (status, _) in found.items()] == [
         (check, "ok") for check in ("keys", "database", "schema", "clock", "keys in use", "graph", "saver", "pauses")
@@ -337,7 +341,7 @@ def test_clocks_that_are_a_little_apart_are_in_order(seconds: float, told: str) 
 
 @pytest.mark.parametrize("seconds", [61, -3600])
 def test_clocks_that_are_further_apart_than_tokens_allow_are_a_problem(seconds: int) -> None:
-    with pytest.raises(StoreError, match="clock_skew allows 60 s$"):
+    with pytest.raises(StoreError, match=r"clock_skew allows 60 s$"):
         within_skew(timedelta(seconds=seconds), timedelta(seconds=60))
 
 
