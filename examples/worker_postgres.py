@@ -6,7 +6,7 @@ PostgreSQL server. Name an empty database in SYMFONIC_EXAMPLE_POSTGRES_URL (post
 
 How to run: `python examples/worker_postgres.py`. In a service the workers are started by hand or by a process manager, with
 
-    SYMFONIC_INTERRUPTS_KEYS=... DATABASE_URL=... symfonic-interrupts worker --graph examples.worker_postgres:refunds
+    SYMFONIC_INTERRUPTS_KEYS=... DATABASE_URL=... symfonic-interrupts worker --app-dir examples --graph worker_postgres:refunds
 
 What it prints: ten refunds wait; their answers are recorded; a worker is killed in the middle of a refund; two others finish
 all ten, each with its one answer, and end when SIGTERM tells them to. Never a token.
@@ -96,8 +96,7 @@ def start_worker(die_in: str = "") -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "symfonic_interrupts.cli", "worker", "--interval", "0.2s"]
     environment = {**os.environ, "DIE_IN": die_in}
     return subprocess.Popen(
-        [*command, "--graph", f"{Path(__file__).stem}:refunds"],
-        cwd=Path(__file__).parent,  # --graph is imported from the current directory
+        [*command, "--app-dir", str(Path(__file__).parent), "--graph", f"{Path(__file__).stem}:refunds"],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,

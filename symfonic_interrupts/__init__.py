@@ -2,114 +2,28 @@
 
 A graph author names a place where the graph waits for a person. The graph pauses there; a signed token goes out on its
 stream; whoever presents it with a valid answer, once, in time and in the right tenant, moves the graph on.
+
+The public names stand in `symfonic_interrupts._public`, and are imported when the first of them is used: LangGraph takes
+seconds, and a command that only shows its version or its help needs none of it.
 """
 
-from symfonic_interrupts.ask_user import (
-    AskUserAnswer,
-    AskUserOption,
-    AskUserQuestion,
-    AskUserRequest,
-    AskUserResponse,
-)
-from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.engine.failed_thread import FailedThread
-from symfonic_interrupts.engine.janitor import Janitor, SweepReport
-from symfonic_interrupts.engine.point import Approval, InterruptPoint
-from symfonic_interrupts.engine.progress import Delivery
-from symfonic_interrupts.engine.resume import ResumeAdapter
-from symfonic_interrupts.engine.saver import InterruptSaver
-from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
-from symfonic_interrupts.engine.worker import Worker
-from symfonic_interrupts.errors import (
-    AnswerUnused,
-    CheckpointMissing,
-    FeatureDisabled,
-    InterruptError,
-    KeyRingError,
-    PauseNotReady,
-    PauseSuperseded,
-    PauseSwallowed,
-    PayloadInvalid,
-    ReceiptInvalid,
-    RegistrationError,
-    ResponseInvalid,
-    ResumeRefused,
-    ScopeMismatch,
-    ScopeRequired,
-    StoreError,
-    ThreadBusy,
-    TokenConsumed,
-    TokenExpired,
-    TokenInvalid,
-    UnknownInterrupt,
-)
-from symfonic_interrupts.events import (
-    AskUserAnsweredEvent,
-    AskUserExpiredEvent,
-    AskUserQuestionEvent,
-    InterruptEvent,
-    InterruptExpiredEvent,
-    InterruptResolvedEvent,
-    RecordedEvent,
-)
-from symfonic_interrupts.interrupts import Interrupts
-from symfonic_interrupts.registration import InterruptRegistration
-from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.streaming import InterruptTransformer, interrupt_events
-from symfonic_interrupts.tokens.keys import KeyRing
-from symfonic_interrupts.tokens.pause_token import PauseToken
+from __future__ import annotations
 
-__all__ = [
-    "AnswerReceipt",
-    "AnswerUnused",
-    "Approval",
-    "AskUserAnswer",
-    "AskUserAnsweredEvent",
-    "AskUserExpiredEvent",
-    "AskUserOption",
-    "AskUserQuestion",
-    "AskUserQuestionEvent",
-    "AskUserRequest",
-    "AskUserResponse",
-    "CheckpointMissing",
-    "Delivery",
-    "FailedThread",
-    "FeatureDisabled",
-    "FrameworkConfig",
-    "FrameworkTenantScope",
-    "InterruptError",
-    "InterruptEvent",
-    "InterruptExpiredEvent",
-    "InterruptPoint",
-    "InterruptRegistration",
-    "InterruptResolvedEvent",
-    "InterruptSaver",
-    "InterruptTransformer",
-    "Interrupts",
-    "Janitor",
-    "KeyRing",
-    "KeyRingError",
-    "PauseNotReady",
-    "PauseSuperseded",
-    "PauseSwallowed",
-    "PauseToken",
-    "PauseView",
-    "PayloadInvalid",
-    "ReceiptInvalid",
-    "RecordedEvent",
-    "RegistrationError",
-    "ResponseInvalid",
-    "ResumeAdapter",
-    "ResumeRefused",
-    "ScopeMismatch",
-    "ScopeRequired",
-    "StoreError",
-    "SweepReport",
-    "ThreadBusy",
-    "TokenConsumed",
-    "TokenExpired",
-    "TokenInvalid",
-    "UnknownInterrupt",
-    "Worker",
-    "interrupt_events",
-]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from symfonic_interrupts._public import *  # noqa: F403 - its __all__ says what
+    from symfonic_interrupts._public import __all__ as __all__
+else:  # for type checkers a name that is not there stays an error
+
+    def __getattr__(name: str) -> object:
+        if name == "__all__" or not name.startswith("_"):
+            public = importlib.import_module("symfonic_interrupts._public")
+            globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})
+            if name in globals():  # a public name, or a module of the package that came along with them
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*__getattr__("__all__"), *globals()})

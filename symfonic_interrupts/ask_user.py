@@ -1,34 +1,63 @@
 """The built-in point `ask_user`: one to four multiple-choice questions, and what makes an answer to them valid.
 
 Shapes and checks only. A question's id is stamped by this library, from its content and position, and never taken from
-a model: two passes over the same questions get the same ids.
+a model: two passes over the same questions get the same ids. A model's text is shown to people who decide by it, so what
+cannot be seen in it is refused, and labels that look the same are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.invisible import first_hidden, look, name_of
 
 ASK_USER = "ask_user"
 """The reserved name of the built-in point."""
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+
+def _hidden(character: str) -> str:
+    return f"holds {name_of(character)}, which cannot be seen; leave it out"
+
+
+def _seen(text: str, *, lines: bool = False) -> str:
+    if hidden := first_hidden(text, lines=lines):
+        raise ValueError(_hidden(hidden))
+    return text
+
+
+OneLine = AfterValidator(_seen)
+Lines = AfterValidator(partial(_seen, lines=True))
+
 QuestionId = Annotated[str, StringConstraints(pattern=r"^q-[0-9a-f]{12}$")]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=80, strip_whitespace=True)]
 
 
 class AskUserOption(BaseModel):
-    """One choice: a label of 1 to 80 characters, a description up to 400, a preview up to 4,000."""
+    """One choice: a label of 1 to 80 characters, a description up to 400, a preview up to 4,000.
+
+    Characters that cannot be seen (controls, direction marks, fillers) are refused; line ends and tabs may stand in the
+    description and the preview.
+    """
 
     model_config = _FROZEN
-    label: Label
-    description: Annotated[str, StringConstraints(max_length=400)] = ""
-    preview: Annotated[str, StringConstraints(max_length=4000)] | None = None
+    label: Annotated[Label, OneLine]
+    description: Annotated[str, StringConstraints(max_length=400), Lines] = ""
+    preview: Annotated[str, StringConstraints(max_length=4000), Lines] | None = None
 
 
 class AskUserQuestion(BaseModel):
@@ -36,17 +65,17 @@ class AskUserQuestion(BaseModel):
 
     Attributes:
         id: `q-` and 12 hex digits, stamped by `AskUserRequest`; a value given by the caller is replaced.
-        question: 3 to 500 characters.
-        header: a short heading, at most 12 characters.
-        options: 2 to 4, with unique labels.
+        question: 3 to 500 characters, which can be seen; line ends and tabs may stand in it.
+        header: a short heading, at most 12 characters, in one line.
+        options: 2 to 4, whose labels do not look the same: case, blanks and compatible forms (NFKC) do not count.
         multi_select: more than one option may be selected.
         allow_other: a free text may be given instead of, or beside, an option.
     """
 
     model_config = _FROZEN
     id: QuestionId | None = None
-    question: Annotated[str, StringConstraints(min_length=3, max_length=500)]
-    header: Annotated[str, StringConstraints(max_length=12)] = ""
+    question: Annotated[str, StringConstraints(min_length=3, max_length=500), Lines]
+    header: Annotated[str, StringConstraints(max_length=12), OneLine] = ""
     options: Annotated[tuple[AskUserOption, ...], Field(min_length=2, max_length=4)]
     multi_select: bool = False
     allow_other: bool = False
@@ -59,8 +88,8 @@ class AskUserQuestion(BaseModel):
     @field_validator("options")
     @classmethod
     def _labels_are_unique(cls, options: tuple[AskUserOption, ...]) -> tuple[AskUserOption, ...]:
-        if len({option.label for option in options}) != len(options):
-            raise ValueError("the labels of a question's options must be unique")
+        if len({look(option.label) for option in options}) != len(options):
+            raise ValueError("the labels of a question's options must be unique, and must not look the same")
         return options
 
     def stamped(self, position: int) -> AskUserQuestion:
@@ -121,7 +150,8 @@ def validate_ask_user(response: Any, request: Any) -> None:
 
     Raises:
         ValueError: a question is answered not at all or twice, an answer names no question, selects a label that was
-            not offered or more than one where only one is allowed, or has a text where `allow_other` is false.
+            not offered or more than one where only one is allowed, or has a text where `allow_other` is false, or one with
+            characters that cannot be seen. (Looked at here and not in the model: an answer that was taken stays readable.)
     """
     questions = {question.id: question for question in request.questions}
     answered = [answer.question_id for answer in response.answers]
@@ -140,3 +170,5 @@ def validate_ask_user(response: Any, request: Any) -> None:
             raise ValueError(f"question {question.id}: only one option may be selected")
         if answer.other is not None and not question.allow_other:
             raise ValueError(f"question {question.id}: a text in `other` is not allowed")
+        if answer.other is not None and (hidden := first_hidden(answer.other, lines=True)):
+            raise ValueError(f"question {question.id}: `other` {_hidden(hidden)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from symfonic_interrupts.cli import background, database, doctor, event_log, keys, pauses
+from symfonic_interrupts.cli import background, database, doctor, event_log, keys, operating, pauses
 from symfonic_interrupts.cli.ends import EXIT_CODES
 
 NAME = "symfonic-interrupts"
@@ -26,7 +26,10 @@ db_app = typer.Typer(name="db", help="The pause store.", no_args_is_help=True)
 app.command()(pauses.pending)
 app.command()(pauses.show)
 app.command()(pauses.answer)
+app.command()(operating.reissue)
+app.command()(operating.revoke)
 app.command()(event_log.events)
+app.command()(operating.failed)
 app.command()(background.deliver)
 app.command()(background.recover)
 app.command()(background.sweep)

@@ -5,36 +5,40 @@ They say what is left undone by their exit code. A worker that is told to end fi
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from symfonic_interrupts.cli import output
 from symfonic_interrupts.cli.database import open_store
-from symfonic_interrupts.cli.ends import INTERRUPTED, Undone, ending
+from symfonic_interrupts.cli.ends import INTERRUPTED, Undone, Usage, ending
 from symfonic_interrupts.cli.loading import Calls, opened
-from symfonic_interrupts.cli.logs import log_to_stderr
-from symfonic_interrupts.cli.options import AsJson, Graph, Store, duration, interval
+from symfonic_interrupts.cli.options import AppDir, AsJson, Graph, Store, duration, interval
 from symfonic_interrupts.cli.reports import delivery_data, failure, sweep_data
 from symfonic_interrupts.cli.signals import Signals
 from symfonic_interrupts.engine.failed_thread import log_failure
+from symfonic_interrupts.engine.worker import Worker
 from symfonic_interrupts.errors import InterruptError
+
+if TYPE_CHECKING:
+    from symfonic_interrupts.engine.progress import Delivery
+    from symfonic_interrupts.engine.resume import ResumeAdapter
 
 
 @ending
 def recover(
     graph: Graph = None,
+    app_dir: AppDir = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many threads. Else all.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Deliver stored answers, and finish what a crash left unfinished."""
-    log_to_stderr()
-    with opened(graph) as calls, output.progress("recovering"):
+    with opened(graph, app_dir, tracebacks=True) as calls, output.progress("recovering"):
         found = [delivery_data(delivery) for delivery in calls(calls.adapter, "recover", limit)]
         failed = calls(calls.adapter, "failed")
     if as_json:
@@ -54,11 +58,14 @@ def recover(
 def deliver(
     thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id, as in `pending`.")],
     graph: Graph = None,
+    app_dir: AppDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a thread with its stored answers, also where a node raised after its answer, which `recover` leaves alone."""
-    log_to_stderr()
-    with opened(graph) as calls, output.progress(f"running thread {output.printable(thread_id)}"):
+    with (
+        opened(graph, app_dir, tracebacks=True) as calls,
+        output.progress(f"running thread {output.printable(thread_id)}"),
+    ):
         try:
             done = delivery_data(calls(calls.adapter, "deliver", thread_id))
         except InterruptError:
@@ -74,10 +81,9 @@ def deliver(
 
 
 @ending
-def sweep(graph: Graph = None, as_json: AsJson = False) -> None:
+def sweep(graph: Graph = None, app_dir: AppDir = None, as_json: AsJson = False) -> None:
     """Close what nobody answered in time, and deliver default answers."""
-    log_to_stderr()
-    with opened(graph) as calls, output.progress("sweeping"):
+    with opened(graph, app_dir, tracebacks=True) as calls, output.progress("sweeping"):
         done = sweep_data(calls(calls.adapter.janitor(), "sweep"))
     if as_json:
         output.document(done)
@@ -101,19 +107,19 @@ def sweep(graph: Graph = None, as_json: AsJson = False) -> None:
 @ending
 def worker(
     graph: Graph = None,
+    app_dir: AppDir = None,
     every: Annotated[
         timedelta,
         typer.Option("--interval", parser=interval, metavar="DURATION", help="The wait between rounds, about."),
     ] = "5s",  # type: ignore[assignment]  # the parser reads it, and --help shows it
 ) -> None:
-    """Recover and sweep in a loop, until SIGTERM or Ctrl-C; any number may run at once.
+    """Recover and sweep in a loop, until SIGTERM or Ctrl-C; any number may run at once. Says each delivery on stderr.
 
     The round that is running is finished first. A second signal ends at once; another worker then finishes the thread, when the
     lease has lapsed.
     """
-    log_to_stderr(logging.INFO)
-    with opened(graph) as calls, Signals() as signals:
-        running = calls.adapter.worker()
+    with opened(graph, app_dir, tracebacks=True) as calls, Signals() as signals:
+        running = _telling_worker(calls.adapter)
         failures: list[Exception] = []
         loop = threading.Thread(target=_loop, args=(calls, running, every, failures, signals), daemon=True)
         output.say(f"worker of graph {calls.adapter.graph_name}, process {os.getpid()}: started")
@@ -138,19 +144,25 @@ def purge(
     ],
     with_events: Annotated[bool, typer.Option("--with-events", help="Delete the events of that time too.")] = False,
     graph: Graph = None,
+    app_dir: AppDir = None,
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete pauses of all graphs that have ended; their tokens stay refused.
 
-    With --store it needs neither graph nor keys.
+    It needs the store alone: --store, without graph and keys. Or --graph, whose store is taken.
     """
+    if not store and not graph:
+        raise Usage(
+            "this command needs the pause store: pass --store URL, or set SYMFONIC_INTERRUPTS_STORE; or pass --graph"
+            " module:attribute, whose store is taken then"
+        )
     with output.progress("purging"):
         if store:
             with open_store(store) as interrupts:
                 counts = interrupts.purge(older_than, with_events=with_events)
         else:
-            with opened(graph) as calls:
+            with opened(graph, app_dir, tracebacks=True) as calls:
                 counts = calls(calls.adapter.janitor(), "purge", older_than, with_events=with_events)
     if as_json:
         output.document(counts)
@@ -167,14 +179,42 @@ def _loop(calls: Calls, running: Any, every: timedelta, failures: list[Exception
         signals.wake()
 
 
+def _telling_worker(adapter: ResumeAdapter) -> Worker:
+    """The adapter's worker, which says a line per delivery."""
+    janitor = adapter.janitor()
+
+    def recovered() -> None:
+        _tell(adapter.recover())
+
+    def swept() -> None:
+        _tell(janitor.sweep().deliveries)
+
+    async def arecovered() -> None:
+        _tell(await adapter.arecover())
+
+    async def aswept() -> None:
+        _tell((await janitor.asweep()).deliveries)
+
+    return Worker([recovered, swept], [arecovered, aswept])
+
+
+def _tell(deliveries: Iterable[Delivery]) -> None:
+    for delivery in map(delivery_data, deliveries):
+        parts = [f"{what} {', '.join(delivery[what])}" for what in ("applied", "unused", "open") if delivery[what]]
+        output.say(f"thread {delivery['thread_id']}: {_outcome(delivery)}" + "".join(f"; {part}" for part in parts))
+
+
 def _show_deliveries(found: list[dict[str, Any]]) -> None:
     rows = []
     for delivery in found:
-        error = delivery["error"]
-        waits = "waits again" if delivery["open"] else "went on"
-        told = waits if error is None else f"failed: {error['message']}"
-        rows.append([delivery["thread_id"], len(delivery["applied"]), len(delivery["unused"]), told])
+        rows.append([delivery["thread_id"], len(delivery["applied"]), len(delivery["unused"]), _outcome(delivery)])
     output.rows(["thread", "applied", "unused", "outcome"], rows)
+
+
+def _outcome(delivery: dict[str, Any]) -> str:
+    if delivery["error"] is not None:
+        return f"failed: {delivery['error']['message']}"
+    return "waits again" if delivery["open"] else "went on"
 
 
 def _judge(deliveries: list[dict[str, Any]]) -> None:

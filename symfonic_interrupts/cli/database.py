@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -17,12 +17,14 @@ from symfonic_interrupts.cli.ends import ending
 from symfonic_interrupts.cli.loading import store_url
 from symfonic_interrupts.cli.options import Store
 from symfonic_interrupts.errors import StoreError
-from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.store import migrations
 from symfonic_interrupts.store.engines import shown_url
 from symfonic_interrupts.store.schema import metadata, pauses
 from symfonic_interrupts.store.versions import check_version, version_of
 from symfonic_interrupts.tokens.keys import KeyRing
+
+if TYPE_CHECKING:
+    from symfonic_interrupts.interrupts import Interrupts  # with LangGraph: seconds, and no help text needs it
 
 CONNECT_SECONDS = 10
 UPGRADE = "run `symfonic-interrupts db upgrade`"
@@ -52,6 +54,8 @@ def open_store(store: str | None) -> Interrupts:
     Raises:
         Usage, StoreError: no store is named, or there is none.
     """
+    from symfonic_interrupts.interrupts import Interrupts
+
     url = store_url(store)
     with looking(url) as connection:
         if not sa.inspect(connection).has_table(pauses.name):

@@ -12,6 +12,7 @@ from symfonic_interrupts.cli import output
 from symfonic_interrupts.cli.ends import INTERRUPTED, Usage, ending
 from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import (
+    AppDir,
     AsJson,
     Graph,
     Namespace,
@@ -58,6 +59,7 @@ class Reader:
 @ending
 def events(
     graph: Graph = None,
+    app_dir: AppDir = None,
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
@@ -77,7 +79,7 @@ def events(
         raise Usage("--new and --after are two places to begin at; pass one")
     scope = scope_of(tenant, sub_tenant, namespace)
     left = float("inf") if limit is None else limit
-    with opened(graph) as calls, Signals() as signals:
+    with opened(graph, app_dir) as calls, Signals() as signals:
         if new:
             after = calls(calls.adapter, "event_cursor", scope=scope)
         reader = Reader(calls, scope, include_sub_scopes, thread, after)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -147,7 +146,6 @@ def replace_file(path: Path, keys: list[str]) -> None:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-                _keep_owner(file, stream.fileno())
                 stream.write("\n".join(keys) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -156,14 +154,6 @@ def replace_file(path: Path, keys: list[str]) -> None:
             fresh.unlink(missing_ok=True)
     except OSError as error:
         raise KeyRingError(f"key file {path.name} cannot be written: {type(error).__name__}") from None
-
-
-def _keep_owner(file: Path, descriptor: int) -> None:
-    # an administrator rotates the keys of a service that runs as somebody else, and has to be able to read them after it
-    with suppress(FileNotFoundError):
-        before = file.stat()
-        if before.st_uid != os.geteuid():
-            os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
 def _parts(text: str) -> list[str]:

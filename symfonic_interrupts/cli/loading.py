@@ -1,7 +1,7 @@
 """From what an operator names to what commands call: the adapter of `--graph`, sync or async, and the store of `--store`.
 
-The current directory is importable, as with uvicorn. An async application is called through the `a...` twins, all in one event
-loop of its own thread. Nothing is made by looking: a file that is not there is refused.
+Nothing is imported from the current directory unless `--app-dir` names it. An async application is called through the `a...`
+twins, all in one event loop of its own thread. Nothing is made by looking: a file that is not there is refused.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from symfonic_interrupts.cli import logs
 from symfonic_interrupts.cli.ends import LoadFailed, Usage
 from symfonic_interrupts.cli.options import KEYS, RETIRED_KEYS
-from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.errors import InterruptError
-from symfonic_interrupts.tokens.keys import KeyRing
+from symfonic_interrupts.tokens.keys import KeyRing, read_key_file
+
+if TYPE_CHECKING:
+    from symfonic_interrupts.engine.resume import ResumeAdapter  # with LangGraph: seconds, and no help text needs it
 
 T = TypeVar("T")
 
@@ -32,6 +35,7 @@ GRAPH_REMEDY = (
     "pass --graph module:attribute, or set SYMFONIC_INTERRUPTS_GRAPH;"
     " it names a ResumeAdapter, or a function without arguments that returns one"
 )
+MODULE_REMEDY = "install it, or name the folder it is in: --app-dir . for the current directory"
 STORE_REMEDY = "pass --store URL, or set SYMFONIC_INTERRUPTS_STORE"
 
 
@@ -113,19 +117,24 @@ class EventLoop:
 
 
 @contextmanager
-def opened(reference: str | None) -> Iterator[Calls]:
-    """The adapter that `module:attribute` names, until the command ends.
+def opened(reference: str | None, app_dir: Path | None = None, *, tracebacks: bool = False) -> Iterator[Calls]:
+    """The adapter that `module:attribute` names, until the command ends. The library's log is on stderr meanwhile.
+
+    Args:
+        app_dir: a folder to import from first.
+        tracebacks: the log shows those of the application's errors, which may hold payloads.
 
     Raises:
-        Usage: nothing is named, or something else.
+        Usage: nothing is named, or something else; no such folder.
         LoadFailed: the application raised. What it refuses as `InterruptError` is passed on.
     """
     if not reference:
         raise Usage(f"this command needs a graph: {GRAPH_REMEDY}")
     with ExitStack() as stack:
         with _application(reference):
-            found = _attribute(reference)
+            found = _attribute(reference, app_dir)
             adapter, loop = _adapter(found, reference, stack)
+        stack.enter_context(logs.on_stderr(tracebacks=tracebacks))
         yield Calls(adapter, loop)
 
 
@@ -139,19 +148,20 @@ def _application(reference: str) -> Iterator[None]:
         raise LoadFailed(f"{reference} could not be loaded: {type(error).__name__}: {error}") from error
 
 
-def _attribute(reference: str) -> Any:
+def _attribute(reference: str, app_dir: Path | None) -> Any:
     module_name, _, path = reference.partition(":")
     if not module_name or not path:
         raise Usage(f"--graph {reference}: it has the form module:attribute, such as refunds.app:adapter")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if app_dir is not None:
+        if not app_dir.is_dir():
+            raise Usage(f"--app-dir {app_dir}: there is no such folder")
+        sys.path.insert(0, str(app_dir.resolve()))
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise Usage(f"--graph {reference}: there is no module {error.name}, here or installed") from None
+        raise Usage(f"--graph {reference}: there is no module {error.name}; {MODULE_REMEDY}") from None
     for name in path.split("."):
         try:
             found = getattr(found, name)
@@ -161,6 +171,8 @@ def _attribute(reference: str) -> Any:
 
 
 def _adapter(found: Any, reference: str, stack: ExitStack) -> tuple[ResumeAdapter, EventLoop | None]:
+    from symfonic_interrupts.engine.resume import ResumeAdapter
+
     loop: EventLoop | None = None
     if not isinstance(found, ResumeAdapter) and callable(found):
         found = _called(found, reference)
@@ -225,7 +237,7 @@ def key_ring(keys_file: Path | None, retired_keys_file: Path | None) -> KeyRing:
 
 
 def key_texts(keys_file: Path | None, retired_keys_file: Path | None, *, made: bool = False) -> tuple[str, str]:
-    """The texts of the active keys and of the retired ones. The files' modes are checked, as `KeyRing.from_file` does.
+    """The texts of the active keys and of the retired ones. Files are checked as `KeyRing.from_file` does it.
 
     Args:
         made: the file of retired keys need not be there yet.
@@ -236,11 +248,12 @@ def key_texts(keys_file: Path | None, retired_keys_file: Path | None, *, made: b
         KeyRing.from_env(KEYS)
         active = os.environ[KEYS]
     else:
-        KeyRing.from_file(keys_file)
-        active = keys_file.read_text(encoding="ascii")
+        active = read_key_file(keys_file)
+        KeyRing.from_text(active, source=f"key file {keys_file.name}")
     if retired_keys_file is None:
         return active, os.environ.get(RETIRED_KEYS, "") if keys_file is None else ""
     if made and not retired_keys_file.exists():
         return active, ""
-    KeyRing.from_file(retired_keys_file)
-    return active, retired_keys_file.read_text(encoding="ascii")
+    retired = read_key_file(retired_keys_file)
+    KeyRing.from_text(retired, source=f"key file {retired_keys_file.name}")
+    return active, retired

@@ -1,25 +1,45 @@
-"""Where the library's log goes, if the application that is loaded has not set up logging by itself: to stderr."""
+"""The library's log on stderr, where the application has not set up logging by itself, and nothing in it moves a cursor."""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from symfonic_interrupts.cli import output
+from symfonic_interrupts.cli.ends import TRACEBACK
 
 
 class _Printable(logging.Formatter):
-    """A log line in which nothing moves a cursor."""
+    def __init__(self, *, tracebacks: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        return output.printable(super().format(record), lines=True)
+        if self._tracebacks:
+            return output.printable(super().format(record), lines=True)
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        return output.printable(self.formatMessage(record))
 
 
-def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Show what is logged from this level on. To be called before the application is loaded, and at most once."""
+@contextmanager
+def on_stderr(*, tracebacks: bool) -> Iterator[None]:
+    """Show what the library logs, from warnings on.
+
+    Args:
+        tracebacks: with those of the application's errors, whose messages may hold what a person was shown or answered. The
+            variable that shows them elsewhere shows them here, too.
+    """
     log = logging.getLogger("symfonic_interrupts")
     if log.hasHandlers():
+        yield
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Printable(tracebacks=tracebacks or bool(os.environ.get(TRACEBACK))))
     log.addHandler(handler)
-    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

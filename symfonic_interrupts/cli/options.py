@@ -49,7 +49,16 @@ Graph = Annotated[
         envvar="SYMFONIC_INTERRUPTS_GRAPH",
         metavar="MODULE:ATTRIBUTE",
         help="A ResumeAdapter, or a function without arguments that returns one or a context manager around one."
-        " An async function makes the command use the async calls. The current directory can be imported from.",
+        " An async function makes the command use the async calls. Imported from where Python finds modules; see --app-dir.",
+    ),
+]
+AppDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--app-dir",
+        envvar="SYMFONIC_INTERRUPTS_APP_DIR",
+        metavar="FOLDER",
+        help="Import --graph from this folder first, such as `.`. Whoever may write there can run code as you.",
     ),
 ]
 Store = Annotated[
@@ -104,7 +113,17 @@ Actor = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for scripts.")]
+Token = Annotated[bool, typer.Option("--token", help="With a token. Whoever has it may answer: mind who sees it.")]
+OfThread = Annotated[
+    str | None,
+    typer.Option("--thread", metavar="ID", help="The pause's thread, where two pauses have the same interrupt_id."),
+]
 InterruptId = Annotated[str, typer.Argument(metavar="INTERRUPT_ID", help="`i-` and 12 hex digits, from `pending`.")]
+
+
+def of_thread(thread: str | None) -> dict[str, str]:
+    """What --thread adds to a call that is about one pause."""
+    return {} if thread is None else {"thread_id": thread}
 
 
 def scope_of(tenant: str | None, sub_tenant: str | None, namespace: str | None) -> FrameworkTenantScope | None:

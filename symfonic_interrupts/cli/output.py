@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
@@ -19,22 +19,46 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-UNSAFE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-"""Unicode categories (UAX 44) that a terminal may obey instead of showing: controls, direction marks, separators, unknowns."""
+from symfonic_interrupts.invisible import STYLES, is_hidden, is_symbol
+
+UNKNOWN = frozenset(("Co", "Cn"))
+"""Unicode categories (UAX 44) of which nobody can say what a terminal makes of them: private and unassigned characters."""
+
+BLANKS = frozenset(" \u00a0\u202f\u3000")
+"""The blanks that texts are written with. Others are as wide as a hair, or nothing."""
 
 
 def printable(value: object, *, lines: bool = False) -> str:
-    """The text with everything escaped that is not there to be seen.
+    """The text with everything escaped that is not there to be seen: controls, direction marks, fillers, odd blanks.
 
     Args:
         lines: leave line ends as they are.
     """
+    return _escaped(str(value), lambda character: character.encode("unicode_escape").decode("ascii"), lines=lines)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON data (RFC 8259) for people: readable, and what `printable` would escape is escaped as JSON does it."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (", ", ": "))
+    return _escaped(text, lambda character: json.dumps(character)[1:-1], lines=True)
+
+
+def _escaped(text: str, escape: Callable[[str], str], *, lines: bool) -> str:
     return "".join(
         character
-        if (lines and character == "\n") or unicodedata.category(character) not in UNSAFE
-        else character.encode("unicode_escape").decode("ascii")
-        for character in str(value)
+        if (lines and character == "\n") or _is_seen(character, text[place - 1 : place])
+        else escape(character)
+        for place, character in enumerate(text)
     )
+
+
+def _is_seen(character: str, before: str) -> bool:
+    if character.isascii():
+        return character.isprintable()
+    if character in STYLES:
+        return is_symbol(before)
+    category = unicodedata.category(character)
+    return not (is_hidden(character) or category in UNKNOWN or (category == "Zs" and character not in BLANKS))
 
 
 def say(text: str, *, lines: bool = False) -> None:
@@ -88,7 +112,7 @@ def json_line(value: Any) -> None:
 
 def compact(value: Any) -> str:
     """JSON data in one line, for people."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return json_text(value)
 
 
 def rows(columns: Sequence[str], found: Sequence[Sequence[object]]) -> None:
@@ -114,8 +138,7 @@ def fields(pairs: Sequence[tuple[str, object]]) -> None:
         if not at_terminal():
             cells([name, compact(value) if laid_out else value])
         elif laid_out:
-            text = json.dumps(value, ensure_ascii=False, indent=2)
-            _write(_data(), f"{printable(name)}:\n{printable(text, lines=True)}\n")
+            _write(_data(), f"{printable(name)}:\n{json_text(value, indent=2)}\n")
         else:
             _write(_data(), f"{printable(name)}: {printable(value)}\n")
 

@@ -5,11 +5,10 @@ A token is shown only where it was asked for. `answer` mints one and keeps it in
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,19 +19,22 @@ from symfonic_interrupts.cli.forms import Form
 from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import (
     Actor,
+    AppDir,
     AsJson,
     Graph,
     InterruptId,
     Namespace,
+    OfThread,
     SubScopes,
     SubTenant,
     Tenant,
+    Token,
     actor_of,
+    of_thread,
     scope_of,
 )
 from symfonic_interrupts.cli.reports import delivery_data, failure
 from symfonic_interrupts.cli.schemas import read_json
-from symfonic_interrupts.engine.views import PauseView
 from symfonic_interrupts.errors import (
     PauseSuperseded,
     ResponseInvalid,
@@ -42,15 +44,18 @@ from symfonic_interrupts.errors import (
 )
 from symfonic_interrupts.scope import FrameworkTenantScope
 
+if TYPE_CHECKING:
+    from symfonic_interrupts.engine.views import PauseView
+
 Tokens = Annotated[
     bool, typer.Option("--tokens", help="With tokens. Whoever has a token may answer: mind who sees it.")
 ]
-Token = Annotated[bool, typer.Option("--token", help="With a token. Whoever has it may answer: mind who sees it.")]
 
 
 @ending
 def pending(
     graph: Graph = None,
+    app_dir: AppDir = None,
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
@@ -64,7 +69,7 @@ def pending(
 ) -> None:
     """List what waits for a person, newest first."""
     scope = scope_of(tenant, sub_tenant, namespace)
-    with opened(graph) as calls:
+    with opened(graph, app_dir) as calls:
         found = calls(
             calls.adapter,
             "pending",
@@ -96,17 +101,19 @@ def pending(
 def show(
     interrupt_id: InterruptId,
     graph: Graph = None,
+    app_dir: AppDir = None,
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
+    thread: OfThread = None,
     token: Token = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a pause: what is asked, and the JSON Schema of the answer."""
     scope = scope_of(tenant, sub_tenant, namespace)
-    with opened(graph) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope)
-        minted = _mint(calls, interrupt_id, scope) if token else None
+    with opened(graph, app_dir) as calls:
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, **of_thread(thread))
+        minted = _mint(calls, interrupt_id, scope, view.thread_id) if token else None
     shown = view.model_dump(mode="json") | ({} if minted is None else {"pause_token": minted})
     if as_json:
         output.document(shown)
@@ -128,9 +135,11 @@ def answer(
         ),
     ] = None,
     graph: Graph = None,
+    app_dir: AppDir = None,
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
+    thread: OfThread = None,
     actor: Actor = None,
     deliver: Annotated[
         bool, typer.Option("--deliver", help="Also run the graph with it, here. Else a worker or `recover` does.")
@@ -141,10 +150,10 @@ def answer(
     response = _given(given)
     if given is None and not output.can_ask():
         raise Usage("there is no terminal to ask at; pass the answer with --json")
-    with opened(graph) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope)
+    with opened(graph, app_dir) as calls:
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, **of_thread(thread))
         _refuse(view)
-        minted = _mint(calls, interrupt_id, scope)
+        minted = _mint(calls, interrupt_id, scope, view.thread_id)
         if minted is None:
             raise StoreError(
                 "no token can be made for this pause: it belongs to another scope, its row was changed, or its key is gone"
@@ -168,7 +177,7 @@ def _asked(calls: Calls, view: PauseView, token: str, scope: FrameworkTenantScop
     former: Any = None
     ask_user = view.name == "ask_user"
     if not ask_user:
-        output.say(json.dumps(view.payload, ensure_ascii=False, indent=2), lines=True)
+        output.say(output.json_text(view.payload, indent=2), lines=True)
     form = Form(view.response_schema, output.ask, output.say)
     while True:
         entry = answer_choices(view.payload, output.ask, output.say) if ask_user else form.fill(former)
@@ -201,8 +210,9 @@ def _given(given: str | None) -> Any:
         raise Usage(f"--json: {error}") from None
 
 
-def _mint(calls: Calls, interrupt_id: str, scope: FrameworkTenantScope | None) -> str | None:
-    found = calls(calls.adapter, "pending", interrupt_id=interrupt_id, scope=scope, include_sub_scopes=True, limit=1)
+def _mint(calls: Calls, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str) -> str | None:
+    which = {"interrupt_id": interrupt_id, "thread_id": thread_id, "scope": scope, "include_sub_scopes": True}
+    found = calls(calls.adapter, "pending", **which, limit=1)
     return found[0].pause_token if found else None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from symfonic_interrupts.engine.janitor import SweepReport
-from symfonic_interrupts.engine.progress import Delivery
 from symfonic_interrupts.errors import InterruptError
+
+if TYPE_CHECKING:
+    from symfonic_interrupts.engine.janitor import SweepReport
+    from symfonic_interrupts.engine.progress import Delivery
 
 
 def failure(error: Exception) -> dict[str, str | None]:
@@ -25,6 +27,18 @@ def delivery_data(delivery: Delivery) -> dict[str, Any]:
         "unused": list(delivery.unused),
         "open": [event.interrupt_id for event in delivery.open],
         "error": None if delivery.error is None else failure(delivery.error),
+    }
+
+
+def failed_data(thread: Any) -> dict[str, str | None]:
+    """A thread of `adapter.failed()`: where it failed, when (UTC) and with what, as far as that is known."""
+    at = thread.at.isoformat().replace("+00:00", "Z")
+    return {
+        "thread_id": thread.thread_id,
+        "at": at,
+        "node": thread.node,
+        "error_type": thread.error_type,
+        "message": thread.message,
     }
 
 

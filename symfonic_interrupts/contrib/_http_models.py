@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.contrib._http_json import json_data
+from symfonic_interrupts.engine.failed_thread import FailedThread as Failed
 from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
 from symfonic_interrupts.events import AskUserQuestionEvent, InterruptEvent, PauseEvent
 
@@ -32,9 +33,12 @@ class PauseDetail(PauseView):
 
 
 class FailedThread(BaseModel):
-    """A thread whose node raised after it had taken an answer. The answer stays stored."""
+    """A thread whose run raised after it had taken an answer. The answer stays stored."""
 
     thread_id: str
+    at: datetime = Field(description="when it failed (UTC)")
+    node: str | None = Field(description="the path of the node that raised; null where none did")
+    error_type: str
 
 
 class FailedPage(BaseModel):
@@ -75,9 +79,10 @@ class ResumeResult(Accepted):
     open: list[OpenPause] = Field(description="the thread's open pauses that the caller may see, newest first")
 
 
-def failed_page(found: Sequence[str]) -> dict[str, Any]:
-    """`FailedPage`, as JSON data, of what `ResumeAdapter.failed` returns."""
-    return {"items": [{"thread_id": thread_id} for thread_id in found]}
+def failed_page(found: Sequence[Failed]) -> dict[str, Any]:
+    """`FailedPage`, as JSON data, of what `ResumeAdapter.failed` returns. An exception's message may hold anything: it stays here."""
+    items = [FailedThread(thread_id=f.thread_id, at=f.at, node=f.node, error_type=f.error_type) for f in found]
+    return FailedPage(items=items).model_dump(mode="json")
 
 
 def accepted(receipt: AnswerReceipt) -> dict[str, Any]:

@@ -14,13 +14,35 @@ import hmac
 import os
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Protocol
 
 from symfonic_interrupts.errors import KeyRingError
 
 MIN_KEY_BYTES = 32
+FEWEST_BYTES, FEWEST_TRIPLES, FEWEST_TURNS = 8, 18, 16
+PLACEHOLDERS = (
+    b"changeme",
+    b"changethis",
+    b"replaceme",
+    b"replacethis",
+    b"placeholder",
+    b"yoursecret",
+    b"yourkeyhere",
+    b"secretkey",
+    b"supersecret",
+    b"notsosecret",
+    b"password",
+    b"qwertyui",
+    b"asdfghjk",
+)
+"""Eight letters at least: shorter words turn up in the base64 text of a random key once in some million."""
+
+_LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
+
 Purpose = Literal["pause-token", "receipt", "pause-row", "event-cursor"]
 
 
@@ -34,13 +56,18 @@ class KeysInUse(Protocol):
 class KeyRing:
     """Signing keys, newest first.
 
+    What nobody drew at random is refused, as bytes and as the text that stands for them: fewer than 8 different bytes (zeros,
+    one byte, ones and zeros), fewer than 18 different sequences of three bytes (a pattern again and again), a row that counts
+    up or down (fewer than 16 steps differ from the usual one), or a placeholder, such as "changeme", somewhere in it. That hits
+    a random key less than once in 10^9. A sentence of 32 characters may pass; it is for tests only.
+
     Args:
         keys: the first signs; all verify. At least 32 bytes each, random.
         retired: keys that sign nothing more and verify receipts and row MACs only, not tokens. Retire a key when the
             longest TTL has passed since it last signed.
 
     Raises:
-        KeyRingError: no key, a key that is short or no bytes, or the same key twice.
+        KeyRingError: no key, a key that is short, no bytes or obviously not random, or the same key twice.
     """
 
     def __init__(self, keys: Sequence[bytes], *, retired: Sequence[bytes] = ()) -> None:
@@ -58,6 +85,8 @@ class KeyRing:
             raise KeyRingError(f"{place} must be bytes, not {type(key).__name__}{text}")
         if len(key) < MIN_KEY_BYTES:
             raise KeyRingError(f"{place} has {len(key)} bytes; at least {MIN_KEY_BYTES} are needed")
+        if why := _no_key(bytes(key)):
+            raise KeyRingError(f"{place} {why}; KeyRing.generate() makes a random one")
         kid = hashlib.sha256(b"symfonic-interrupts key id\x00" + key).hexdigest()[:16]
         if (kid, "receipt") in self._derived:
             raise KeyRingError(f"{place} is in the ring already")
@@ -145,25 +174,13 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> KeyRing:
-        """A ring from a file with one base64url key a line, newest first. Only its owner may read it.
+        """A ring from a file with one base64url key a line, newest first. Only its owner may read it, and that is this process.
 
         Raises:
-            KeyRingError: no such file, others may read it, or it holds no usable keys.
+            KeyRingError: no such file, it is somebody else's (also where root reads it), others may read it, or it holds no
+                usable keys.
         """
-        file = Path(path)
-        try:
-            with file.open(encoding="ascii") as stream:
-                mode = os.fstat(stream.fileno()).st_mode
-                text = stream.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise KeyRingError(
-                f"key file {file.name}: {type(error).__name__}; it must be a readable text file"
-            ) from None
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyRingError(
-                f"key file {file.name} can be read by others (mode {stat.S_IMODE(mode):04o}); chmod 600 it"
-            )
-        return cls.from_text(text, source=f"key file {file.name}")
+        return cls.from_text(read_key_file(path), source=f"key file {Path(path).name}")
 
     @classmethod
     def create_file(cls, path: str | os.PathLike[str]) -> KeyRing:
@@ -192,6 +209,32 @@ class KeyRing:
         return cls.from_file(file)
 
 
+def read_key_file(path: str | os.PathLike[str]) -> str:
+    """The text of a key file that belongs to this process's user and that nobody else may use.
+
+    Raises:
+        KeyRingError: it cannot be read, or its owner or mode is wrong. Root is no exception: whoever owns a file can
+            change what root signs with.
+    """
+    file = Path(path)
+    try:
+        with file.open(encoding="ascii") as stream:
+            found = os.fstat(stream.fileno())
+            text = stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyRingError(f"key file {file.name}: {type(error).__name__}; it must be a readable text file") from None
+    if os.name == "posix" and found.st_uid != os.geteuid():
+        raise KeyRingError(
+            f"key file {file.name} belongs to user {found.st_uid}, and this process is user {os.geteuid()};"
+            " run it as the file's owner, or chown the file"
+        )
+    if os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyRingError(
+            f"key file {file.name} can be read by others (mode {stat.S_IMODE(found.st_mode):04o}); chmod 600 it"
+        )
+    return text
+
+
 def _decode(text: str, source: str, *, required: bool = True) -> list[bytes]:
     parts = [part.strip() for part in text.replace("\n", ",").split(",") if part.strip()]
     if required and not parts:
@@ -202,4 +245,21 @@ def _decode(text: str, source: str, *, required: bool = True) -> list[bytes]:
             keys.append(base64.b64decode(part.rstrip("=") + "=" * (-len(part.rstrip("=")) % 4), b"-_", validate=True))
         except (binascii.Error, ValueError):
             raise KeyRingError(f"{source}: key {place + 1} is not base64url") from None
+        if len(keys[-1]) >= MIN_KEY_BYTES and (why := _no_key(part.encode())):
+            raise KeyRingError(f"{source}: key {place + 1} {why}; KeyRing.generate() makes a random one")
     return keys
+
+
+def _no_key(key: bytes) -> str | None:
+    """Why these bytes, or the text that stands for them, cannot have been drawn at random; None where they may have been."""
+    letters = bytes(byte for byte in key.lower() if byte in _LETTERS)
+    steps = Counter((after - before) % 256 for before, after in pairwise(key))
+    if len(set(key)) < FEWEST_BYTES:
+        return "has too few different bytes"
+    if len({key[place : place + 3] for place in range(len(key) - 2)}) < FEWEST_TRIPLES:
+        return "repeats itself"
+    if steps.total() - max(steps.values()) < FEWEST_TURNS:
+        return "only counts up or down"
+    if any(word in letters for word in PLACEHOLDERS):
+        return "is a placeholder"
+    return None

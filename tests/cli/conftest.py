@@ -35,7 +35,7 @@ class Shop:
     """The shop's places, and the commands run on it.
 
     Attributes:
-        folder: a folder of the test's own; the current directory is the project's root.
+        folder: a folder of the test's own; the current directory is the project's root, which is on PYTHONPATH too.
         environment: of all processes.
         python: what runs a module.
     """
@@ -90,12 +90,17 @@ class Shop:
             engine.dispose()
 
     def run(
-        self, *arguments: str, stdin: str | None = None, **environment: str | None
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        cwd: Path = ROOT,
+        command: list[str] = COMMAND,
+        **environment: str | None,
     ) -> subprocess.CompletedProcess[str]:
         """A command in a pipe. A variable that is None is not set."""
         return subprocess.run(
-            [*self.python, "-m", "symfonic_interrupts.cli", *arguments],
-            cwd=ROOT,
+            [*command, *arguments],
+            cwd=cwd,
             env=self._environment(environment),
             input=stdin or "",
             capture_output=True,
@@ -141,6 +146,7 @@ class Shop:
         ours = ("SYMFONIC_INTERRUPTS", "COLUMNS", "LINES")  # a terminal's size is the terminal's
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         found = {**inherited, "PYTHONWARNINGS": "error", **self.environment, **changes}
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, (found.get("PYTHONPATH"), str(ROOT))))
         return {name: value for name, value in found.items() if value is not None}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from pathlib import Path
 
 import pexpect
 import pytest
@@ -34,15 +33,18 @@ def test_a_password_among_the_parameters_of_a_store_is_not_shown() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator can give a file away")
-def test_a_key_file_that_an_administrator_replaces_stays_its_owners(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    replace_file(file, [KeyRing.generate()])
+def test_a_key_file_of_somebody_else_is_not_rotated_by_an_administrator_and_stays_as_it_was(shop: Shop) -> None:
+    file = shop.folder / "keys"
+    keys = [KeyRing.generate(), KeyRing.generate()]
+    replace_file(file, keys)
     os.chown(file, 1234, 1235)
 
-    replace_file(file, [KeyRing.generate()])
+    done = shop.run("keys", "rotate", "sign", "--keys-file", str(file), SYMFONIC_INTERRUPTS_KEYS=None)
 
     found = file.stat()
-    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 1235, 0o600)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "key_ring_error: key file keys belongs to user 1234" in done.stderr
+    assert (found.st_uid, found.st_gid, file.read_text().split()) == (1234, 1235, keys)
 
 
 def test_a_new_token_for_no_time_at_all_is_refused(shop: Shop) -> None:

@@ -386,7 +386,7 @@ def test_a_module_that_misses_another_one_names_that_one(shop: Shop) -> None:
     (shop.folder / "halfway.py").write_text("import no_such_dependency\n")
 
     done = subprocess.run(
-        [*COMMAND, "pending", "--graph", "halfway:x"], cwd=shop.folder, capture_output=True, text=True
+        [*COMMAND, "pending", "--graph", "halfway:x", "--app-dir", "."], cwd=shop.folder, capture_output=True, text=True
     )
 
     assert done.returncode == 1
@@ -395,7 +395,7 @@ def test_a_module_that_misses_another_one_names_that_one(shop: Shop) -> None:
     )
 
 
-def test_an_adapter_in_the_current_directory_is_found_and_a_traceback_is_shown_on_demand(shop: Shop) -> None:
+def test_an_adapter_in_the_app_dir_is_found_and_a_traceback_is_shown_on_demand(shop: Shop) -> None:
     (shop.folder / "here.py").write_text(
         "import tests.cli.applications as a\nprint('loading')\nmanager = a.shop()\nadapter = manager.__enter__()\n"
         "def broken():\n    raise LookupError\n"
@@ -404,7 +404,7 @@ def test_an_adapter_in_the_current_directory_is_found_and_a_traceback_is_shown_o
     script = "import sys; sys.path.pop(0); from symfonic_interrupts.cli import main; main()"
 
     def run(reference: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", script, "pending", "--json", "--graph", reference]
+        command = [sys.executable, "-c", script, "pending", "--json", "--app-dir", ".", "--graph", reference]
         return subprocess.run(command, cwd=shop.folder, env=environment, capture_output=True, text=True)
 
     found, broken = run("here:adapter"), run("here:broken")
@@ -470,7 +470,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(shop: Shop) -> None:
     (shop.folder / "slow.py").write_text(
         "import sys, time\ndef adapter():\n    print('here', file=sys.stderr, flush=True)\n    time.sleep(60)\n"
     )
-    command = [*COMMAND, "pending", "--graph", "slow:adapter"]
+    command = [*COMMAND, "pending", "--graph", "slow:adapter", "--app-dir", "."]
     with subprocess.Popen(command, cwd=shop.folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         process.stderr.readline()

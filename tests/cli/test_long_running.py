@@ -40,10 +40,10 @@ def test_a_worker_delivers_until_it_is_told_to_end(any_shop: Shop, graph: str, n
         output, errors = process.communicate(timeout=SECONDS)
 
     assert (process.returncode, output) == (code, "")
-    assert errors.splitlines()[-2:] == [
-        "ending after what is running; once more ends at once",
-        f"worker of graph shop, process {process.pid}: ended",
-    ]
+    lines = errors.splitlines()
+    assert lines.count("ending after what is running; once more ends at once") == 1
+    assert lines.count(f"thread t1: went on; applied {interrupt_id}") == 1
+    assert lines[-1] == f"worker of graph shop, process {process.pid}: ended"
     assert not TOKEN.search(errors)
     assert any_shop.result() == "paid"
 
@@ -53,10 +53,24 @@ def test_a_worker_sweeps_too(shop: Shop) -> None:
     with shop.start("worker", "--interval", "0.1s") as process:
         until_applied(shop, interrupt_id, process)
         process.terminate()
-        process.communicate(timeout=SECONDS)
+        _, errors = process.communicate(timeout=SECONDS)
 
     assert process.returncode == 0
+    assert f"thread t1: went on; applied {interrupt_id}" in errors.splitlines()
     assert shop.result() == "too late"
+
+
+def test_a_worker_says_of_a_delivery_that_failed_with_what(shop: Shop) -> None:
+    interrupt_id = shop.ask()
+    shop.json("answer", interrupt_id, "--json", '{"approved": true, "note": "fail"}')
+    with shop.start("worker", "--interval", "0.1s") as process:
+        while "thread t1: " not in (line := next_line(process.stderr)):
+            assert line, "the worker ended"
+        process.terminate()
+        process.communicate(timeout=SECONDS)
+
+    assert line == "thread t1: failed: the graph raised RuntimeError\n"
+    assert process.returncode == 0
 
 
 @pytest.mark.postgres

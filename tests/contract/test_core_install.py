@@ -20,11 +20,11 @@ URLS = (
 from symfonic_interrupts import Interrupts, KeyRing, StoreError
 for url in ("postgresql+psycopg://x/y", "postgresql+asyncpg://x/y", "sqlite+aiosqlite:///a.db"):
     try:
-        Interrupts(url, keys=KeyRing([b"k" * 32]))
+        Interrupts(url, keys=KeyRing([b"a test key of thirty-two bytes.."]))
     except StoreError as error:
         print(error)
 try:
-    Interrupts(object(), keys=KeyRing([b"k" * 32]))
+    Interrupts(object(), keys=KeyRing([b"a test key of thirty-two bytes.."]))
 except StoreError as error:
     print(error)
 """

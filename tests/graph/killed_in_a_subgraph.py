@@ -44,7 +44,7 @@ def main(part: str, store: str, path: str) -> None:
     config = FrameworkConfig(
         experimental_interrupt=True, default_scope=FrameworkTenantScope("acme"), lease_ttl=timedelta(seconds=1)
     )
-    interrupts = Interrupts(f"sqlite:///{store}", keys=KeyRing([b"k" * 32]), config=config)
+    interrupts = Interrupts(f"sqlite:///{store}", keys=KeyRing([b"a test key of thirty-two bytes.."]), config=config)
     point = interrupts.register_interrupt("note", payload_schema=Note, response_schema=Note)
     connection = sqlite3.connect(path, check_same_thread=False)
     saver = DyingSaver(connection)

@@ -145,7 +145,7 @@ async def test_a_graph_that_fails_in_the_background_is_logged_and_listed(
     assert reply.status_code == 202
     assert "failed: ValueError in service.py:" in caplog.text
     assert MARK not in "".join(record.getMessage() for record in caplog.records)
-    assert [str(failed) for failed in await desk.bench.call(desk.adapter, "failed")] == ["A-1"]
+    assert [failed.thread_id for failed in await desk.bench.call(desk.adapter, "failed")] == ["A-1"]
     assert desk.states() == ["answered"]
 
 

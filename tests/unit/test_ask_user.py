@@ -55,7 +55,12 @@ def test_no_question_and_five_questions_are_refused(count: int) -> None:
         pytest.param({"header": "é" * 12}, id="header of 12"),
         pytest.param({"options": options("a", "b")}, id="2 options"),
         pytest.param({"options": options("a", "b", "c", "d")}, id="4 options"),
-        pytest.param({"options": options("a", "A")}, id="labels that differ in case"),
+        pytest.param({"question": "Is this\r\n\tright?"}, id="question in lines"),
+        pytest.param({"options": options("a", "\u0430")}, id="labels that differ in script"),
+        pytest.param({"options": options("\u26a0\ufe0f stop", "\U0001f469\u200d\U0001f4bb go")}, id="emoji"),
+        pytest.param(
+            {"options": options("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "b")}, id="Persian with its joiner"
+        ),
         pytest.param({"options": options("a", "é" * 80)}, id="label of 80"),
         pytest.param({"options": [{"label": "a", "description": "d" * 400}, {"label": "b"}]}, id="description of 400"),
         pytest.param({"options": [{"label": "a", "preview": "p" * 4000}, {"label": "b"}]}, id="preview of 4000"),
@@ -79,6 +84,12 @@ def test_a_question_within_the_limits_is_taken(changed: dict[str, Any]) -> None:
         pytest.param({"options": options("a", "b", "c", "d", "e")}, "options", id="5 options"),
         pytest.param({"options": options("a", "a")}, "options", id="a label twice"),
         pytest.param({"options": options("a", "b", " a ")}, "options", id="a label twice but for blanks"),
+        pytest.param({"options": options("Yes", "yes")}, "options", id="a label twice but for case"),
+        pytest.param({"options": options("Pay  now", "pay\u00a0now")}, "options", id="a label twice but for the blank"),
+        pytest.param({"options": options("Pay", "\uff30\uff41\uff59")}, "options", id="a label twice in wide letters"),
+        pytest.param({"options": options("Stra\u00dfe", "STRASSE")}, "options", id="a label twice in capitals"),
+        pytest.param({"options": options("caf\u00e9", "cafe\u0301")}, "options", id="a label twice, once composed"),
+        pytest.param({"options": options("\u26a0", "\u26a0\ufe0f")}, "options", id="a symbol twice, in two styles"),
         pytest.param({"options": options("a", "")}, "options.1.label", id="empty label"),
         pytest.param({"options": options("a", "  ")}, "options.1.label", id="blank label"),
         pytest.param({"options": options("a", "b" * 81)}, "options.1.label", id="label of 81"),
@@ -103,6 +114,67 @@ def test_a_question_beyond_the_limits_is_refused_where_it_is_wrong(changed: dict
         request(question(**changed))
 
     assert ".".join(map(str, refused.value.errors()[0]["loc"])) == f"questions.0.{place}"
+
+
+HIDDEN = {
+    "escape": "\x1b",
+    "null": "\x00",
+    "C1 control": "\x9b",
+    "right-to-left override": "\u202e",
+    "isolate": "\u2066",
+    "right-to-left mark": "\u200f",
+    "zero width space": "\u200b",
+    "joiner between Latin letters": "\u200d",
+    "byte order mark": "\ufeff",
+    "soft hyphen": "\u00ad",
+    "line separator": "\u2028",
+    "Hangul filler": "\u3164",
+    "empty Braille cell": "\u2800",
+    "tag": "\U000e0041",
+    "style selector after a letter": "\ufe0f",
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+@pytest.mark.parametrize(
+    "place", ["question", "header", "options.0.label", "options.0.description", "options.0.preview"]
+)
+def test_a_text_with_what_cannot_be_seen_is_refused_and_its_field_named(place: str, hidden: str) -> None:
+    text = f"ab{hidden}cd"
+    of_option, _, field = place.rpartition(".")
+    changed = {field: text} if not of_option else {"options": [{"label": "a", field: text}, {"label": "b"}]}
+
+    with pytest.raises(ValidationError, match=rf"holds U\+{ord(hidden):04X} .*which cannot be seen") as refused:
+        request(question(**changed))
+
+    assert ".".join(map(str, refused.value.errors()[0]["loc"])) == f"questions.0.{place}"
+    assert hidden not in str(refused.value)
+
+
+@pytest.mark.parametrize("place", ["header", "options.0.label"])
+def test_a_heading_and_a_label_are_one_line(place: str) -> None:
+    changed = {"header": "a\nb"} if place == "header" else {"options": options("a\nb", "c")}
+
+    with pytest.raises(ValidationError, match=r"U\+000A control character") as refused:
+        request(question(**changed))
+
+    assert ".".join(map(str, refused.value.errors()[0]["loc"])) == f"questions.0.{place}"
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_a_free_text_with_what_cannot_be_seen_is_refused_and_named(hidden: str) -> None:
+    asked = request(question(allow_other=True))
+    answer = {"question_id": asked.questions[0].id, "other": f"ab{hidden}cd"}
+
+    with pytest.raises(ValueError, match=rf"question q-\w{{12}}: `other` holds U\+{ord(hidden):04X} "):
+        validate_ask_user(AskUserResponse.model_validate({"answers": [answer]}), asked)
+
+
+def test_a_free_text_may_have_lines() -> None:
+    asked = request(question(allow_other=True))
+    answer = {"question_id": asked.questions[0].id, "other": "one\r\n\ttwo\n"}
+
+    validate_ask_user(AskUserResponse.model_validate({"answers": [answer]}), asked)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,61 @@ def test_keys_that_cannot_sign_are_refused_by_place(keys: Any, why: str) -> None
         KeyRing(keys)
 
 
+NO_KEYS = {
+    "zeros": (bytes(32), "has too few different bytes"),
+    "one byte": (b"k" * 64, "has too few different bytes"),
+    "zeros but for one": (bytes(31) + b"\x01", "has too few different bytes"),
+    "ones and zeros": (b"01101001100101101001011001101001", "has too few different bytes"),
+    "a short pattern": (b"deadbeef" * 4, "has too few different bytes"),
+    "a longer pattern": (bytes.fromhex("9d3bc0a41f8b7e62d59011aa") * 3, "repeats itself"),
+    "a word and its number": (b"secret1secret2secret3secret4sec!", "repeats itself"),
+    "digits": (b"0123456789" * 4, "repeats itself"),
+    "a word and zeros": (b"MySecret1".ljust(32, b"\x00"), "repeats itself"),
+    "bytes that count up": (bytes(range(32)), "only counts up or down"),
+    "bytes that count down": (bytes(range(255, 191, -2)), "only counts up or down"),
+    "the alphabet": (b"abcdefghijklmnopqrstuvwxyz012345", "only counts up or down"),
+    "a placeholder": (b"Please-Change-Me-before-you-ship", "is a placeholder"),
+    "a password": (b"this is the PASSWORD of the shop", "is a placeholder"),
+}
+
+
+@pytest.mark.parametrize(("key", "why"), NO_KEYS.values(), ids=NO_KEYS)
+def test_what_nobody_drew_at_random_is_refused_wherever_keys_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bytes, why: str
+) -> None:
+    text = base64.urlsafe_b64encode(key).decode()
+    monkeypatch.setenv("SOME_KEYS", text)
+    file = key_file(tmp_path / "keys", text=text)
+    ways: dict[str, Any] = {
+        r"keys\[0\]": lambda: KeyRing([key]),
+        r"retired\[0\]": lambda: KeyRing([KEY], retired=[bytearray(key)]),
+        r"(keys\[0\]|keys: key 1)": lambda: KeyRing.from_text(text),
+        r"(keys\[0\]|SOME_KEYS: key 1)": lambda: KeyRing.from_env("SOME_KEYS"),
+        r"(keys\[0\]|key file keys: key 1)": lambda: KeyRing.from_file(file),
+    }
+    for place, make in ways.items():
+        with pytest.raises(KeyRingError, match=rf"^{place} \w.*; KeyRing.generate\(\) makes a random one$") as refused:
+            make()
+        assert text not in str(refused.value)
+    with pytest.raises(KeyRingError, match=why):
+        KeyRing([key])
+    with pytest.raises(KeyRingError):
+        KeyRing.create_file(file)
+
+
+@pytest.mark.parametrize("text", ["changeme-" * 5, "please-change-me-before-you-ship-this-thing_1", "abcdefgh" * 6])
+def test_a_text_that_only_happens_to_be_base64_is_refused(text: str) -> None:
+    with pytest.raises(KeyRingError, match=r"^(keys: key 1|keys\[0\]) \w.*KeyRing.generate"):
+        KeyRing.from_text(text[: len(text) // 4 * 4])
+
+
+@pytest.mark.parametrize("make", [lambda: os.urandom(32), lambda: os.urandom(16).hex().encode()], ids=["bytes", "hex"])
+def test_a_random_key_is_taken(make: Any) -> None:
+    for _ in range(1000):
+        key = make()
+        assert KeyRing([key]).kids == KeyRing.from_text(key_text(key)).kids
+
+
 @pytest.mark.parametrize(
     ("retired", "why"),
     [
@@ -276,7 +331,8 @@ def test_several_keys_are_read_newest_first(text: str) -> None:
 
 
 def test_the_alphabet_is_that_of_urls() -> None:
-    key = b"\xfb\xff" * 16
+    key = b"\xfb\xff\xbf" * 4 + KEY[:20]
+    assert {"-", "_"} <= set(base64.urlsafe_b64encode(key).decode())
 
     assert KeyRing.from_text(base64.urlsafe_b64encode(key).decode()).signing_kid == KeyRing([key]).signing_kid
 
@@ -358,6 +414,20 @@ def test_the_mode_that_counts_is_that_of_the_file_behind_a_link(tmp_path: Path) 
 
     with pytest.raises(KeyRingError, match="can be read by others"):
         KeyRing.from_file(tmp_path / "link")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give a file away, or read it then")
+def test_a_file_of_somebody_else_is_refused_as_root_as_well(tmp_path: Path) -> None:
+    os.chown(key_file(tmp_path / "keys"), 1234, 1234)
+    (tmp_path / "link").symlink_to(tmp_path / "keys")
+
+    for name in ("keys", "link"):
+        with pytest.raises(
+            KeyRingError, match=rf"^key file {name} belongs to user 1234, and this process is user 0; run it"
+        ):
+            KeyRing.from_file(tmp_path / name)
+    with pytest.raises(KeyRingError, match="belongs to user 1234"):
+        KeyRing.create_file(tmp_path / "keys")
 
 
 def test_a_file_that_is_missing_or_a_directory_is_refused(tmp_path: Path) -> None:
