@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import LEASE, SCOPE, TENANT_KEYS, Engine
+from symfonic_interrupts.engine.drifting import tool_nodes
 from symfonic_interrupts.engine.envelope import seal
 from symfonic_interrupts.engine.evidence import (
     Outlook,
@@ -56,6 +57,7 @@ class Deliverer:
         self._engine = engine
         self.graph = graph
         self._saver = saver
+        self._side_by_side = tool_nodes(graph)
 
     def deliver(
         self,
@@ -88,6 +90,7 @@ class Deliverer:
         take = take_lease(self._engine, self._saver.graph, thread_id, wait, breakpoints_of(kwargs))
         keeper, rows = held or (yield from take)
         self._engine.failpoint("lease_taken")
+        keeper.side_by_side = self._side_by_side
         progress = Progress(rows)
         by_itself = by_itself or recovering
         if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for

@@ -32,6 +32,7 @@ class LeaseKeeper:
         failed: a write of the run failed, so its end is not clean.
         sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
         brought: jtis of all answers that the run was resumed with.
+        side_by_side: paths of nodes whose calls run beside each other, so that a pass may end before each has asked.
         used: jtis of answers that nodes used.
         writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
         rows: the thread's pauses as the delivery read them last, before it ran the graph.
@@ -46,6 +47,7 @@ class LeaseKeeper:
         self.failed = False
         self.sent: set[str] = set()
         self.brought: set[str] = set()
+        self.side_by_side: frozenset[str] = frozenset()
         self.used: set[str] = set()
         self.writing: dict[str, concurrent.futures.Future[bool]] = {}
         self.rows: list[PauseRow] = []

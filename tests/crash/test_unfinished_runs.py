@@ -17,7 +17,7 @@ from symfonic_interrupts.store.operations import Operations
 from symfonic_interrupts.testing import failpoints
 from tests.harness import Bench, Decision, Refund, open_bench, thread
 
-LEASES = "SELECT thread_id FROM interrupt_thread_leases"
+LEASES = "SELECT thread_id FROM interrupt_thread_leases WHERE failed_at IS NULL"
 QUESTIONS = "SELECT count(*) FROM interrupt_events WHERE type = 'interrupt'"
 YES = {"approved": True, "note": "yes"}
 
@@ -232,15 +232,15 @@ async def test_a_node_that_raised_is_left_alone_also_where_recovery_looks_at_its
     await bench.call(graph, "invoke", {"log": []}, thread())
     tokens = {event.payload["order"]: event.pause_token for event in await bench.call(adapter, "pending")}
     amounts["moving"] = 2  # so its answer no longer fits: it is kept, unused, while the node asks anew
-    await bench.call(adapter, "invoke", tokens["moving"], {"approved": True, "note": "old"})
+    with pytest.warns(UserWarning, match="an answer did not fit what was asked next, which differs in: amount;"):
+        await bench.call(adapter, "invoke", tokens["moving"], {"approved": True, "note": "old"})
     with pytest.raises(RuntimeError, match="the payment service is down"):
         await bench.call(adapter, "invoke", tokens["failing"], YES)
 
-    recovered = await bench.call(adapter, "recover")
-
-    assert [(delivery.thread_id, delivery.ran, delivery.error) for delivery in recovered] == [("t1", False, None)]
+    assert await bench.call(adapter, "recover") == []
     assert bodies == ["yes"]
-    (asked_anew,) = recovered[0].open
+    assert await bench.call(adapter, "failed") == ["t1"]
+    (asked_anew,) = await bench.call(adapter, "pending")
     result = await bench.call(adapter, "invoke", asked_anew.pause_token, {"approved": True, "note": "new"})
     assert sorted(result["log"]) == ["failing:yes", "moving:new"]
     assert bodies == ["yes", "yes"]
