@@ -80,7 +80,7 @@ class ResumeResult(Accepted):
 
 
 def failed_page(found: Sequence[Failed]) -> dict[str, Any]:
-    """`FailedPage`, as JSON data, of what `ResumeAdapter.failed` returns. An exception's message may hold anything: it stays here."""
+    """`FailedPage`, as JSON data, of what `ResumeAdapter.failed` returns; without messages, which may hold anything."""
     items = [FailedThread(thread_id=f.thread_id, at=f.at, node=f.node, error_type=f.error_type) for f in found]
     return FailedPage(items=items).model_dump(mode="json")
 
