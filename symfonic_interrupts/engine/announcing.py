@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from langchain_core.runnables.config import set_config_context
 from langgraph.runtime import get_runtime
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.rows import pause_event
@@ -33,7 +33,7 @@ class Remembered(OrderedDict[Any, Any]):
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
         super().__init__()
         self._most = most
-        self._noting = threading.Lock()
+        self._noting = forks.Lock()
 
     def note(self, key: Any, value: Any = True) -> None:
         """Remember a value."""
@@ -52,7 +52,7 @@ class PutWatch:
     """Knows which root checkpoints are stored. Under durability "async" a question can come before its checkpoint is."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._durable = Remembered()
         self._broken = Remembered()
 
@@ -100,7 +100,7 @@ class Announcer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._emitted = Remembered(MOST_RUNS)  # each holds a run's runtime
         self._outbox = Remembered()
 

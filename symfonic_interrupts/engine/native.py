@@ -6,13 +6,13 @@ interrupt id that LangGraph would give it. Nothing in such a node checks a recei
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.types import Interrupt
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
@@ -51,7 +51,7 @@ class NativeAnswers:
     """Memory of native questions seen in subgraphs, and of native answers that were sent."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._sent: OrderedDict[str, list[Sent]] = OrderedDict()
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from langgraph.runtime import ExecutionInfo
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.events import AnswerEvent
@@ -145,7 +146,7 @@ class Executions:
 
     def __init__(self, most: int = MOST_EXECUTIONS) -> None:
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
         self._by_thread: dict[Thread, dict[int, Execution]] = {}
         self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # held, so that their ids stay taken
