@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from symfonic_interrupts.cli.loading import store_url
 from symfonic_interrupts.cli.options import Store
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.store import migrations
-from symfonic_interrupts.store.engines import shown_url
+from symfonic_interrupts.store.engines import connect_arguments, shown_url
 from symfonic_interrupts.store.schema import metadata, pauses
 from symfonic_interrupts.store.versions import check_version, version_of
 from symfonic_interrupts.tokens.keys import KeyRing
@@ -70,11 +70,11 @@ def looking(url: sa.URL) -> Iterator[sa.Connection]:
     Raises:
         StoreError: it cannot be opened, or fails; without a statement or a password.
     """
-    options: dict[str, Any] = {}
+    url, arguments = connect_arguments(url)
     if url.get_backend_name() == "postgresql":
-        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
+        arguments["connect_timeout"] = CONNECT_SECONDS
     try:
-        engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool, **options)
+        engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool, connect_args=arguments)
         with engine.connect() as connection:
             yield connection
     except sa.exc.DBAPIError as error:

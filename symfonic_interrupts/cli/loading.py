@@ -24,6 +24,7 @@ from symfonic_interrupts.cli import logs
 from symfonic_interrupts.cli.ends import LoadFailed, Usage
 from symfonic_interrupts.cli.options import KEYS, RETIRED_KEYS
 from symfonic_interrupts.errors import InterruptError
+from symfonic_interrupts.store.engines import read_url
 from symfonic_interrupts.tokens.keys import KeyRing, read_key_file
 
 if TYPE_CHECKING:
@@ -214,10 +215,10 @@ def store_url(store: str | None, *, made: bool = False) -> sa.URL:
     if not store:
         raise Usage(f"this command needs the pause store: {STORE_REMEDY}")
     try:
-        url = sa.make_url(store if "://" in store else f"sqlite:///{store}")
+        url = read_url(store if "://" in store else f"sqlite:///{store}")
     except (sa.exc.ArgumentError, ValueError):  # a port that is no number is a ValueError
         raise Usage("--store is neither an SQLAlchemy URL nor a path") from None
-    if url.drivername in ("sqlite+aiosqlite", "postgresql+asyncpg"):
+    if url.drivername in ("sqlite+aiosqlite", "postgresql+asyncpg", "postgresql+psycopg_async"):
         sync = "sqlite" if url.drivername.startswith("sqlite") else "postgresql+psycopg"
         raise Usage(f"--store: {url.drivername} is for async use only; here the same store is {sync}://...")
     if url.drivername == "sqlite" and url.database and not made and not Path(url.database).exists():

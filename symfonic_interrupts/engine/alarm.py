@@ -3,10 +3,11 @@ than all else that a lease costs."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
+
+from symfonic_interrupts import forks
 
 
 class Alarm:
@@ -16,15 +17,14 @@ class Alarm:
     """
 
     def __init__(self) -> None:
-        self._process = os.getpid()
         self._changed = threading.Condition()
         self._calls: dict[object, tuple[float, Callable[[], None]]] = {}
         self._next = float("inf")
         self._thread: threading.Thread | None = None
+        forks.watch(self)
 
     def set(self, key: object, seconds: float, call: Callable[[], None]) -> None:
         """Have `call()` called in so many seconds."""
-        self._leave_parent()
         due = time.monotonic() + seconds
         with self._changed:
             self._calls[key] = (due, call)
@@ -36,15 +36,19 @@ class Alarm:
 
     def take_back(self, key: object) -> None:
         """Do not call it any more. When this returns it has been called, or never will be."""
-        self._leave_parent()
         with self._changed:
             self._calls.pop(key, None)
 
-    def _leave_parent(self) -> None:
-        # The parent's calls are the parent's to make: made here, too, they would renew its leases when it is long dead. Its
-        # lock may have been held when this process was forked, by a thread that is not here to let it go.
-        if self._process != os.getpid():
-            Alarm.__init__(self)
+    def before_fork(self) -> None:
+        """Nothing; see `forks`."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The parent's calls are the parent's to make: made here, too, they would renew its leases when it is long dead."""
+        if in_child:
+            self._changed = threading.Condition()
+            self._calls = {}
+            self._next = float("inf")
+            self._thread = None
 
     def _run(self) -> None:
         with self._changed:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables.config import set_config_context
 from langgraph.runtime import get_runtime
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.questions import Remembered
@@ -30,7 +30,7 @@ class PutWatch:
     """Knows which root checkpoints are stored. Under durability "async" a question can come before its checkpoint is."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._durable = Remembered()
         self._broken = Remembered()
 
@@ -78,7 +78,7 @@ class Announcer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._emitted = Remembered(MOST_RUNS)  # each holds a run's runtime
         self._outbox = Remembered()
 

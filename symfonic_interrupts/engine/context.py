@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.engine.alarm import Alarm
 from symfonic_interrupts.engine.failpoints import Reached, nothing
 from symfonic_interrupts.engine.questions import Executions
-from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.registration import InterruptRegistration, Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
+from symfonic_interrupts.store.threads import Threads
 from symfonic_interrupts.tokens.keys import KeyRing
 
 audit_log = logging.getLogger("symfonic_interrupts.audit")
@@ -54,11 +54,11 @@ class Engine:
     cached_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     node_objects: dict[str, dict[str, list[object]]] = field(default_factory=dict)  # see `wiring.node_objects`
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: forks.Lock = field(default_factory=forks.Lock)
     failpoint: Reached = nothing
     told: OrderedDict[Any, None] = field(default_factory=OrderedDict)
     alarm: Alarm = field(default_factory=Alarm)
-    checks: Threads = field(default_factory=lambda: Threads(4))  # where answers are validated
+    checks: Threads = field(default_factory=lambda: Threads(4, "symfonic-checks"))  # where answers are validated
 
     def audience(self, graph: str) -> str:
         """The `aud` of a graph's tokens and receipts."""

@@ -7,13 +7,13 @@ node's door (`door`) looks at what comes.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.types import Interrupt
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.engine.context import Engine
@@ -53,7 +53,7 @@ class NativeAnswers:
     """Memory of native questions seen in subgraphs, and of native answers that were sent."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._sent: OrderedDict[str, list[Sent]] = OrderedDict()
         self._guarded = Remembered()

@@ -19,6 +19,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import ExecutionInfo
 
+from symfonic_interrupts import forks
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
 from symfonic_interrupts.events import AnswerEvent
@@ -38,7 +39,7 @@ class Remembered(OrderedDict[Any, Any]):
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
         super().__init__()
         self._most = most
-        self._noting = threading.Lock()
+        self._noting = forks.Lock()
 
     def note(self, key: Any, value: Any = True) -> None:
         """Remember a value."""
@@ -179,7 +180,7 @@ class Executions:
 
     def __init__(self, most: int = MOST_EXECUTIONS) -> None:
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
         self._by_thread: dict[Thread, dict[int, Execution]] = {}
         self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # held, so that their ids stay taken

@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from symfonic_interrupts.engine.threads import Threads
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.store.database import Database
+from symfonic_interrupts.store.threads import Threads
 
 T = TypeVar("T")
 

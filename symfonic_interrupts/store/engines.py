@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import sqlalchemy as sa
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 30
 """How long a transaction waits for another process's lock on the SQLite file."""
 
+LOCK_SECONDS = 30
+"""How long a statement waits for another transaction's lock on PostgreSQL."""
+
+_PSYCOPG = ("postgresql+psycopg", "postgresql+psycopg_async")
+
 _REMEDIES = {
     "postgresql": "use postgresql+psycopg://..., with pip install 'symfonic-interrupts[postgres]'",
     "sqlite": "use sqlite:///..., which serves async calls as well",
@@ -35,14 +41,49 @@ def is_async_engine(target: object) -> TypeGuard[AsyncEngine]:
     return module is not None and isinstance(target, module.AsyncEngine)
 
 
-def make_engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | None]:
+def read_url(target: str | sa.URL) -> sa.URL:
+    """The URL, with a driver that this package knows where it names none: `postgres://` and `postgresql://` mean psycopg.
+
+    Raises:
+        sqlalchemy.exc.ArgumentError, ValueError: it is no URL.
+    """
+    if isinstance(target, str) and target.startswith("postgres:"):  # as libpq and most hosting services write it
+        target = target.replace("postgres:", "postgresql:", 1)
+    url = sa.make_url(target)
+    if url.drivername == "postgresql" and (find_spec("psycopg") or not find_spec("psycopg2")):
+        url = url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
+    """The URL without what stands there as text and psycopg takes as a number, and that as arguments for connecting.
+
+    `prepare_threshold` 0 or None: no prepared statements, and nothing else that is bound to a session, as PgBouncer needs it
+    where each transaction gets another one.
+
+    Raises:
+        StoreError: a `prepare_threshold` that is neither a number nor None.
+    """
+    given = url.query.get("prepare_threshold")
+    if given is None or url.drivername not in _PSYCOPG:
+        return url, {}
+    if given != "None" and not (isinstance(given, str) and given.isascii() and given.isdecimal()):
+        raise StoreError("store: prepare_threshold must be a whole number, or 0 for no prepared statements")
+    threshold = 0 if given == "None" else int(given)
+    return url.difference_update_query(["prepare_threshold"]), {"prepare_threshold": threshold or None}
+
+
+def make_engine(target: str | sa.URL, **options: Any) -> tuple[sa.Engine | None, AsyncEngine | None]:
     """An engine for the URL, sync or async as its driver is.
+
+    Args:
+        options: of `create_engine`.
 
     Raises:
         StoreError: no URL, another database, SQLite in memory, or a driver that is not installed.
     """
     try:
-        url = sa.make_url(target)
+        url = read_url(target)
         dialect = url.get_dialect()
     except (ImportError, sa.exc.NoSuchModuleError):
         problem = "there is no such database or driver; use postgresql+psycopg or sqlite"
@@ -57,13 +98,15 @@ def make_engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | N
         raise StoreError(
             "store: SQLite in memory is lost with the process; use a file, such as sqlite:///interrupts.db"
         )
-    options: dict[str, Any] = {"hide_parameters": True}
+    url, arguments = connect_arguments(url)
+    by_transaction = arguments.get("prepare_threshold", 1) is None
+    options = {"hide_parameters": True, **options, "connect_args": {**options.get("connect_args", {}), **arguments}}
     try:
         if dialect.is_async:
             from sqlalchemy.ext.asyncio import create_async_engine
 
             engine = create_async_engine(url, **options)
-            _tune(engine.sync_engine)
+            _tune(engine.sync_engine, by_transaction)
             return None, engine
         sync = sa.create_engine(url, **options)
     except ImportError as error:
@@ -72,7 +115,7 @@ def make_engine(target: str | sa.URL) -> tuple[sa.Engine | None, AsyncEngine | N
         if missing == "greenlet":
             remedy = f"pip install 'symfonic-interrupts[async]', or {remedy}"
         raise StoreError(f"store: the driver of {url.drivername} is not installed ({missing}); {remedy}") from None
-    _tune(sync)
+    _tune(sync, by_transaction)
     return sync, None
 
 
@@ -108,9 +151,11 @@ def _is_in_memory(url: sa.URL) -> bool:
     return name in ("", ":memory:") or name.startswith("file::memory:") or url.query.get("mode") == "memory"
 
 
-def _tune(engine: sa.Engine) -> None:
+def _tune(engine: sa.Engine, by_transaction: bool) -> None:
     if engine.dialect.name == "sqlite":
         _tune_sqlite(engine)
+    elif by_transaction:
+        _tune_each_transaction(engine)
     else:
         _tune_postgres(engine)
 
@@ -153,6 +198,15 @@ def _tune_postgres(engine: sa.Engine) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
-        cursor.execute("SET lock_timeout = '30s'")
+        cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
         cursor.close()
         connection.commit()
+
+
+def _tune_each_transaction(engine: sa.Engine) -> None:
+    """The same where the next transaction may be in another session: one more round trip for each that writes."""
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")

@@ -28,12 +28,21 @@ _SQLITE_PASSES = frozenset(
 _READ_ONLY = "25006"
 """PostgreSQL's SQLSTATE of a write on a server that only reads: a standby, or a primary that became one."""
 
+_CONFLICTS = frozenset(("40001", "40P01"))
+"""PostgreSQL's SQLSTATEs of transactions that it has undone because another was first: serialization_failure (REPEATABLE READ,
+SERIALIZABLE) and deadlock_detected."""
+
 
 def is_stale(error: BaseException) -> bool:
     """Whether a new connection may work where this one never will: it was opened on a file or a server that only reads."""
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     return _sqlite_code(error) == sqlite3.SQLITE_READONLY or _sqlstate(error) == _READ_ONLY
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the database has undone the transaction in favour of another: begun anew, it sees what that one did."""
+    return isinstance(error, sa.exc.DBAPIError) and _sqlstate(error) in _CONFLICTS
 
 
 class StoreErrors:

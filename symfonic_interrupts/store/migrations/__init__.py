@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from symfonic_interrupts.errors import StoreError
-from symfonic_interrupts.store.engines import make_engine, refuse_memory
+from symfonic_interrupts.store.engines import make_engine, read_url, refuse_memory
 from symfonic_interrupts.store.failures import StoreErrors
 from symfonic_interrupts.store.schema import pauses
 from symfonic_interrupts.store.versions import (
@@ -104,8 +104,8 @@ def _engine(target: str | sa.URL | sa.Engine) -> Iterator[sa.Engine]:
     if not isinstance(target, str | sa.URL):
         raise StoreError("migrations take an SQLAlchemy URL or an Engine; for an AsyncEngine give its URL")
     try:
-        url = sa.make_url(target)
-    except sa.exc.ArgumentError:
+        url = read_url(target)
+    except (sa.exc.ArgumentError, ValueError):
         url = None
     if url is not None and url.drivername in _SYNC_DRIVERS:
         target = url.set(drivername=_SYNC_DRIVERS[url.drivername])
