@@ -102,24 +102,22 @@ class Loader:
         """
         place = found.config["configurable"]
         thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
-        writes = list(found.pending_writes or ())
+        # what a bare resume left behind would go to whatever asks next, or be refused at each run
+        writes = _without_bare(found.pending_writes or ())
         lease = lease_of(config, self._graph)
         held = False
         if lease is not None:
             rows = lease.rows
         elif not (yield from self._is_newest(config, found)):
             # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
-            kept = [w for w in writes if not (w[1] == RESUME and w[0] != names.NULL_TASK_ID and jtis_in(w[2]))]
+            kept = [w for w in writes if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
             rows, held = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
-        ours = {row["langgraph_id"] for row in rows}
-        if lease is not None or any(i.id in ours for task in read_tasks(writes).values() for i in task.pending):
-            writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
         admitted = False
         for index, (task_id, channel, value) in enumerate(writes):
-            if channel == RESUME and task_id != names.NULL_TASK_ID:
+            if channel == RESUME:
                 of_task = [row for row in answered if row["leaf_task_id"] == task_id]
                 loaded = self._admitted(of_task, value)
                 if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
@@ -172,7 +170,7 @@ class Loader:
 
 def _marked(write: tuple[str, str, Any]) -> tuple[str, str, Any]:
     task_id, channel, value = write
-    if channel != RESUME or task_id == names.NULL_TASK_ID:
+    if channel != RESUME:
         return write
     return task_id, channel, Loaded(value if isinstance(value, list | tuple) else [value])
 

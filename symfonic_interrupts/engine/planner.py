@@ -179,6 +179,8 @@ def plan(
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
+            elif pending is not None and pending.id == row["langgraph_id"] and row["leaf_task_id"] != row["task_id"]:
+                unfinished = True  # it asks something else, and the run died before the root graph knew
         elif pending is not None:
             if row["jti"] not in tried:
                 step.resume.setdefault(pending.id, []).append(row)
