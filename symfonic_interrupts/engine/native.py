@@ -171,6 +171,12 @@ def covering(engine: Engine, graph: str, path: str) -> InterruptRegistration | N
     return next((r for r in engine.registry.values() if any(node in wanted for node in r.nodes)), None)
 
 
+def covers(engine: Engine, graph: str) -> bool:
+    """Whether any point covers native questions of this graph, as far as this process knows."""
+    entries = [node for registration in engine.registry.values() for node in registration.nodes]
+    return any("/" not in node or node.startswith(f"{graph}/") for node in entries)
+
+
 def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, node: str, task_id: str) -> None:
     known = engine.graph_nodes.get(graph)
     # a node that only exists inside a tool cannot be seen when the adapter is made

@@ -50,6 +50,7 @@ def check_graph(engine: Engine, graph: Any) -> InterruptSaver:
                 )
     for node in nodes.values():
         guard_node(node)
+    saver.note_guards()
     _note(engine, saver.graph, cached, frozenset(nodes))
     return saver
 
