@@ -92,10 +92,10 @@ def has_work(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, rows
     tasks = read_tasks(head.pending_writes)
     if not tasks and at_breakpoint(graph, kwargs, history):
         return False
-    known = {row["interrupt_id"] for row in rows if row["state"] == "pending"}
+    known = {row["langgraph_id"] if row["native"] else row["interrupt_id"] for row in rows if row["state"] == "pending"}
     for task in history[0].tasks:
         state = tasks.get(task.id, TaskState())
-        asked = [i.value["interrupt_id"] for i in state.pending if is_marker(i.value)]
+        asked = [i.value["interrupt_id"] if is_marker(i.value) and i.id not in known else i.id for i in state.pending]
         if not state.finished and (not state.pending or not known.issuperset(asked)):
             return True
     return False

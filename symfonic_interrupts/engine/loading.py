@@ -20,10 +20,10 @@ from symfonic_interrupts.engine.announcing import Config, PutWatch
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
 from symfonic_interrupts.engine.lease import lease_of
-from symfonic_interrupts.engine.native import covers
+from symfonic_interrupts.engine.native import NativeAnswers, Sent, covers
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Remembered
-from symfonic_interrupts.engine.rows import stored_answer
+from symfonic_interrupts.engine.rows import stored_answer, used_answer_event
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
 from symfonic_interrupts.errors import RegistrationError, ThreadBusy
 from symfonic_interrupts.store.schema import PauseRow
@@ -34,16 +34,18 @@ class Loader:
 
     Args:
         paused: where (thread, checkpoint) of paused threads are noted.
+        natives: where native answers that a run was handed are noted.
 
     Attributes:
         guarded: an adapter was made for the graph of this saver, so its nodes have their guards.
     """
 
-    def __init__(self, engine: Engine, graph: str, puts: PutWatch, paused: Remembered) -> None:
+    def __init__(self, engine: Engine, graph: str, puts: PutWatch, paused: Remembered, natives: NativeAnswers) -> None:
         self._engine = engine
         self._graph = graph
         self._puts = puts
         self._paused = paused
+        self._natives = natives
         self._loaded = Remembered()
         self.guarded = False
 
@@ -190,10 +192,18 @@ class Loader:
                 kept.append({"answers": fitting} if fitting else VOID)
                 slots.update([slot] if fitting else [])
                 continue
-            if any(r["native"] and r["slot"] == slot and json.loads(texts[r["jti"]]) == item for r in rows):
-                slots.add(slot)
+            for row in rows:
+                if row["native"] and row["slot"] == slot and json.loads(texts[row["jti"]]) == item:
+                    slots.add(slot)
+                    self._note_native(row, item)
             kept.append(VOID if points and slot not in slots else item)
         return Loaded(kept, admitted=slots, jtis=jtis)
+
+    def _note_native(self, row: PauseRow, value: Any) -> None:
+        """An earlier delivery sent it, and may have died before it noted that it was used."""
+        event = used_answer_event(stored_answer(self._engine, row), None, row["run_id"])
+        place = (row["leaf_task_id"], row["slot"])
+        self._natives.send(row["thread_id"], Sent(row["jti"], *place, value, row["checkpoint_id"], event))
 
     def _forget_broken(self, thread_id: str) -> None:
         """What a run asked that then could not store its checkpoint is asked anew, by another task."""

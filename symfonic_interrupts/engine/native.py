@@ -90,9 +90,10 @@ class NativeAnswers:
             return self._places.get(langgraph_id)
 
     def send(self, thread_id: str, sent: Sent) -> None:
-        """Note an answer that a delivery is about to resume with."""
+        """Note an answer that a delivery is about to resume with, or that a run was handed again."""
         with self._lock:
-            self._sent.setdefault(thread_id, []).append(sent)
+            others = [earlier for earlier in self._sent.get(thread_id, ()) if earlier.jti != sent.jti]
+            self._sent[thread_id] = [*others, sent]
             while len(self._sent) > MOST_REMEMBERED:
                 self._sent.popitem(last=False)
 

@@ -135,8 +135,10 @@ def was_used(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
     return row["used_at"] is not None or is_durable(row, leaf, native_value)
 
 
-def _waits_only_for(closed: set[str], root: TaskState) -> bool:
-    return all(is_marker(i.value) and i.value["interrupt_id"] in closed for i in root.pending)
+def _waits_only_for(answered: Sequence[PauseRow], root: TaskState) -> bool:
+    closed = {row["interrupt_id"] for row in answered if not row["native"]}
+    natives = {row["langgraph_id"] for row in answered if row["native"]}
+    return all(i.id in natives or (is_marker(i.value) and i.value["interrupt_id"] in closed) for i in root.pending)
 
 
 def plan(
@@ -166,7 +168,6 @@ def plan(
     """
     step = Plan()
     waiting = waiting_in(head)
-    closed = {row["interrupt_id"] for row in answered}
     unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
     for row in answered:
         leaf = leaves.get(row["jti"], TaskState())
@@ -174,7 +175,7 @@ def plan(
         pending = is_pending(row, waiting, leaf)
         if leaf.finished:
             (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
-            if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(closed, root):
+            if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(answered, root):
                 unfinished = True  # its subgraph went on and died: the root still shows the question
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
