@@ -73,7 +73,7 @@ class Door:
         return covering(self._engine, self._graph, names.node_path(info.checkpoint_ns))
 
     def _may_enter(self, configurable: Mapping[str, Any], task_id: str) -> bool:
-        if names.has_bare_resume(configurable):
+        if names.take_bare_resume(configurable):
             return False
         found = names.brought(configurable)
         if not found:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from symfonic_interrupts.store.records import Failure
 
@@ -24,9 +24,10 @@ MOST_CHARACTERS = 500
 _REPR = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class FailedThread:
-    """A thread whose run raised after one of our answers, with what is known of the failure.
+@dataclass(frozen=True, eq=False)
+class FailedThread(str):
+    """A thread whose run raised after one of our answers. It is the thread's id, with what is known of the failure: a list of
+    them compares to, and is printed as, a list of thread ids.
 
     Attributes:
         thread_id: the thread.
@@ -43,6 +44,9 @@ class FailedThread:
     error_type: str = ""
     message: str = field(default="", repr=False)
     interrupt_ids: tuple[str, ...] = ()
+
+    def __new__(cls, thread_id: str, *_: Any, **__: Any) -> Self:
+        return super().__new__(cls, thread_id)
 
     @classmethod
     def of(cls, lease: Mapping[str, Any]) -> FailedThread:

@@ -34,12 +34,11 @@ def _guarded(bound: Any) -> Any:
     if isinstance(bound, Entering):
         return bound
     if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
-        first, *rest = bound.steps
-        return RunnableSequence(_guarded(first), *rest, name=bound.name)
+        return RunnableSequence(*map(_guarded, bound.steps), name=bound.name)
     steps = getattr(bound, "steps", None)
     if isinstance(steps, list) and steps:
         sequence = copy.copy(bound)
-        sequence.steps = [_guarded(steps[0]), *steps[1:]]
+        sequence.steps = [_guarded(step) for step in steps]
         return sequence
     return Entering(bound)
 

@@ -82,8 +82,8 @@ def writes_ns(configurable: Mapping[str, Any], checkpoint_id: str) -> str:
 
 def node_path(task_ns: str) -> str:
     """`sub:node` from a task's namespace `sub:<task>|node:<task>`."""
-    parts = [part.split(NS_END)[0] for part in task_ns.split(NS_SEPARATOR)]
-    return NS_END.join(part for part in parts if not part.isdigit())
+    parts = task_ns.split(NS_SEPARATOR)
+    return NS_END.join(part.split(NS_END)[0] for part in parts if not part.isdigit())  # a bare number is no node
 
 
 def is_below(ns: str, task_ns: str) -> bool:
@@ -113,10 +113,11 @@ def brought(configurable: Mapping[str, Any]) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def has_bare_resume(configurable: Mapping[str, Any]) -> bool:
-    """Whether the value of a bare `Command(resume=...)` lies ready for the next `interrupt()` of the running task."""
+def take_bare_resume(configurable: Mapping[str, Any]) -> bool:
+    """Whether the value of a bare `Command(resume=...)` lay ready for the next `interrupt()` of the running task. It is gone
+    then: LangGraph tells of a value that was taken already only to whoever takes it."""
     scratchpad = configurable.get(SCRATCHPAD)
-    return scratchpad is not None and scratchpad.get_null_resume(False) is not None
+    return scratchpad is not None and scratchpad.get_null_resume(True) is not None
 
 
 def times_asked(configurable: Mapping[str, Any]) -> int:

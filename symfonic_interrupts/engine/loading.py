@@ -20,11 +20,12 @@ from symfonic_interrupts.engine.announcing import Config, PutWatch
 from symfonic_interrupts.engine.context import Engine
 from symfonic_interrupts.engine.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
 from symfonic_interrupts.engine.lease import lease_of
+from symfonic_interrupts.engine.native import NativeAnswers, Sent, covers
 from symfonic_interrupts.engine.planner import is_marker, read_tasks
 from symfonic_interrupts.engine.questions import Remembered
-from symfonic_interrupts.engine.rows import stored_answer
+from symfonic_interrupts.engine.rows import stored_answer, used_answer_event
 from symfonic_interrupts.engine.steps import CallSaver, Steps, transact
-from symfonic_interrupts.errors import ThreadBusy
+from symfonic_interrupts.errors import RegistrationError, ThreadBusy
 from symfonic_interrupts.store.schema import PauseRow
 
 
@@ -33,14 +34,20 @@ class Loader:
 
     Args:
         paused: where (thread, checkpoint) of paused threads are noted.
+        natives: where native answers that a run was handed are noted.
+
+    Attributes:
+        guarded: an adapter was made for the graph of this saver, so its nodes have their guards.
     """
 
-    def __init__(self, engine: Engine, graph: str, puts: PutWatch, paused: Remembered) -> None:
+    def __init__(self, engine: Engine, graph: str, puts: PutWatch, paused: Remembered, natives: NativeAnswers) -> None:
         self._engine = engine
         self._graph = graph
         self._puts = puts
         self._paused = paused
+        self._natives = natives
         self._loaded = Remembered()
+        self.guarded = False
 
     def loads(self, config: Config | None) -> None:
         """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
@@ -86,12 +93,37 @@ class Loader:
             return found._replace(pending_writes=_without_bare(writes))
         return found
 
-    @staticmethod
-    def brings_answers(config: Config, found: CheckpointTuple) -> bool:
-        """Whether a run begins here, and would be handed answers that were stored with the checkpoint."""
-        return names.RUNTIME in config["configurable"] and any(
-            channel == RESUME for _, channel, _ in found.pending_writes or ()
+    def must_admit(self, config: Config, found: CheckpointTuple) -> bool:
+        """Whether a run begins here that would be handed stored answers, or could answer a native question."""
+        return names.RUNTIME in config["configurable"] and (
+            any(channel == RESUME for _, channel, _ in found.pending_writes or ())
+            or bool(self._unwatched_questions(config, found))
         )
+
+    def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
+        """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
+        their nodes: this run is not of a graph with an adapter, or nothing that is registered here covers them."""
+        if found.config["configurable"].get("checkpoint_ns", "") or lease_of(config, self._graph) is not None:
+            return set()
+        if self.guarded and covers(self._engine, self._graph):
+            return set()
+        tasks = read_tasks(found.pending_writes)
+        return {i.id for task in tasks.values() for i in task.pending if not is_marker(i.value)}
+
+    def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Steps[None]:
+        """A run in which nothing would look at what a covered node is resumed with must not begin."""
+        if covers(self._engine, self._graph):
+            raise RegistrationError(
+                f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
+                " interrupts.resume_adapter(graph) before the graph runs"
+            )
+        rows, _ = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
+        for row in rows:
+            if row["native"] and row["langgraph_id"] in questions:
+                raise RegistrationError(
+                    f"graph {self._graph!r} waits for {row['name']!r}, whose nodes are not registered in this process: register"
+                    " the point with its nodes, and call interrupts.resume_adapter(graph), before the graph runs"
+                )
 
     def admit(self, config: Config, found: CheckpointTuple) -> Steps[CheckpointTuple]:
         """The checkpoint with those of its stored answers that may enter this run.
@@ -99,27 +131,28 @@ class Loader:
         Raises:
             ThreadBusy: an answer may, but another worker holds the thread.
             StoreError: the row of one was changed in the database.
+            RegistrationError: a covered native question stands here, and nothing would look at what it is resumed with.
         """
         place = found.config["configurable"]
         thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
-        writes = list(found.pending_writes or ())
+        if unwatched := self._unwatched_questions(config, found):
+            yield from self._refuse_unwatched(thread_id, unwatched)
+        # what a bare resume left behind would go to whatever asks next, or be refused at each run
+        writes = _without_bare(found.pending_writes or ())
         lease = lease_of(config, self._graph)
         held = False
         if lease is not None:
             rows = lease.rows
         elif not (yield from self._is_newest(config, found)):
             # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
-            kept = [w for w in writes if not (w[1] == RESUME and w[0] != names.NULL_TASK_ID and jtis_in(w[2]))]
+            kept = [w for w in writes if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
             rows, held = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
-        ours = {row["langgraph_id"] for row in rows}
-        if lease is not None or any(i.id in ours for task in read_tasks(writes).values() for i in task.pending):
-            writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
         admitted = False
         for index, (task_id, channel, value) in enumerate(writes):
-            if channel == RESUME and task_id != names.NULL_TASK_ID:
+            if channel == RESUME:
                 of_task = [row for row in answered if row["leaf_task_id"] == task_id]
                 loaded = self._admitted(of_task, value)
                 if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
@@ -159,10 +192,18 @@ class Loader:
                 kept.append({"answers": fitting} if fitting else VOID)
                 slots.update([slot] if fitting else [])
                 continue
-            if any(r["native"] and r["slot"] == slot and json.loads(texts[r["jti"]]) == item for r in rows):
-                slots.add(slot)
+            for row in rows:
+                if row["native"] and row["slot"] == slot and json.loads(texts[row["jti"]]) == item:
+                    slots.add(slot)
+                    self._note_native(row, item)
             kept.append(VOID if points and slot not in slots else item)
         return Loaded(kept, admitted=slots, jtis=jtis)
+
+    def _note_native(self, row: PauseRow, value: Any) -> None:
+        """An earlier delivery sent it, and may have died before it noted that it was used."""
+        event = used_answer_event(stored_answer(self._engine, row), None, row["run_id"])
+        place = (row["leaf_task_id"], row["slot"])
+        self._natives.send(row["thread_id"], Sent(row["jti"], *place, value, row["checkpoint_id"], event))
 
     def _forget_broken(self, thread_id: str) -> None:
         """What a run asked that then could not store its checkpoint is asked anew, by another task."""
@@ -172,7 +213,7 @@ class Loader:
 
 def _marked(write: tuple[str, str, Any]) -> tuple[str, str, Any]:
     task_id, channel, value = write
-    if channel != RESUME or task_id == names.NULL_TASK_ID:
+    if channel != RESUME:
         return write
     return task_id, channel, Loaded(value if isinstance(value, list | tuple) else [value])
 

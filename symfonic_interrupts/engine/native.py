@@ -90,9 +90,10 @@ class NativeAnswers:
             return self._places.get(langgraph_id)
 
     def send(self, thread_id: str, sent: Sent) -> None:
-        """Note an answer that a delivery is about to resume with."""
+        """Note an answer that a delivery is about to resume with, or that a run was handed again."""
         with self._lock:
-            self._sent.setdefault(thread_id, []).append(sent)
+            others = [earlier for earlier in self._sent.get(thread_id, ()) if earlier.jti != sent.jti]
+            self._sent[thread_id] = [*others, sent]
             while len(self._sent) > MOST_REMEMBERED:
                 self._sent.popitem(last=False)
 
@@ -173,6 +174,12 @@ def native_question(
 def covering(engine: Engine, graph: str, path: str) -> InterruptRegistration | None:
     """The point that covers the native questions of this node."""
     return next((registration for registration, node in engine.covered_nodes(graph) if node == path), None)
+
+
+def covers(engine: Engine, graph: str) -> bool:
+    """Whether any point covers native questions of this graph, as far as this process knows."""
+    entries = [node for registration in engine.registry.values() for node in registration.nodes]
+    return any("/" not in node or node.startswith(f"{graph}/") for node in entries)
 
 
 def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, node: str, task_id: str) -> None:

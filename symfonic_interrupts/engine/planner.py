@@ -191,6 +191,8 @@ def plan(
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
                 unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
+            elif pending is not None and pending.id == row["langgraph_id"] and row["leaf_task_id"] != row["task_id"]:
+                unfinished = True  # it asks something else, and the run died before the root graph knew
         elif pending is not None and row["used_at"] is not None and (leaf.failed or root.failed) and not retry_failed:
             # its node took it and was cut off, by a timeout: LangGraph keeps no RESUME of that
             unfinished = unfinished or leaf.handled or root.handled

@@ -41,7 +41,7 @@ class Recorder:
         self._reader = WritesReader(engine, graph, self.natives)
         self._paused = Remembered()
         self._puts = PutWatch()
-        self.loading = Loader(engine, graph, self._puts, self._paused)
+        self.loading = Loader(engine, graph, self._puts, self._paused, self.natives)
         self.door = Door(engine, graph, self.loading, self.natives)
         self._announcer = Announcer(engine)
         self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters

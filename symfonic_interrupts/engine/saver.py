@@ -78,6 +78,10 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         """`perform` for coroutines."""
         return await aperform(steps, self._tools)
 
+    def note_guards(self) -> None:
+        """The nodes of this saver's graph are guarded now."""
+        self._loading.guarded = True
+
     def keeps(self, thread_id: str, checkpoint_ns: str) -> bool:
         """Whether the (sub)graph at this namespace keeps its checkpoints here; not with `checkpointer=False`."""
         return self._loading.loaded(thread_id, checkpoint_ns)
@@ -141,7 +145,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.engine.database.check_sync()
         found = self._loading.saw(config, self.inner.get_tuple(config))
-        if found is not None and self._loading.brings_answers(config, found):
+        if found is not None and self._loading.must_admit(config, found):
             return perform(self._loading.admit(config, found), self._tools)
         return found
 
@@ -152,7 +156,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         except NotImplementedError:
             raise sync_only(self.inner) from None
         found = self._loading.saw(config, found)
-        if found is not None and self._loading.brings_answers(config, found):
+        if found is not None and self._loading.must_admit(config, found):
             return await aperform(self._loading.admit(config, found), self._tools)
         return found
 
@@ -200,7 +204,11 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> InterruptSaver:
         inner = self.inner.with_allowlist(extra_allowlist)
-        return self if inner is self.inner else InterruptSaver(inner, self.engine, graph=self.graph)
+        if inner is self.inner:
+            return self
+        clone = InterruptSaver(inner, self.engine, graph=self.graph)
+        clone._loading.guarded = self._loading.guarded
+        return clone
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not made yet: nothing to pass on to

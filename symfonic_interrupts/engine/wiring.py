@@ -47,6 +47,7 @@ def check_graph(engine: Engine, graph: Any) -> InterruptSaver:
     _note(engine, saver.graph, nodes, cached)
     for node in nodes.values():
         guard_node(node)
+    saver.note_guards()
     _warn_of_strangers(engine, saver.graph)
     return saver
 

@@ -15,7 +15,7 @@ from symfonic_interrupts.engine.announcing import Config
 from symfonic_interrupts.engine.context import Engine, audit_log
 from symfonic_interrupts.engine.envelope import jtis_in
 from symfonic_interrupts.engine.lease import lease_of
-from symfonic_interrupts.engine.native import NativeAnswers, native_question
+from symfonic_interrupts.engine.native import NativeAnswers, covers, native_question
 from symfonic_interrupts.engine.planner import interrupts_in, is_marker
 from symfonic_interrupts.engine.questions import Execution, Question
 from symfonic_interrupts.engine.rows import new_row, used_answer_event
@@ -139,9 +139,7 @@ class WritesReader:
 
     def _note_uncovered(self, config: Config, surfaced: Interrupt, writing: Writing) -> None:
         """A native question that no point covers, in a graph whose other questions are covered, is likely to be forgotten."""
-        meant = (f"{self._graph}/",)
-        nodes = [node for r in self._engine.registry.values() for node in r.nodes]
-        if not any("/" not in node or node.startswith(meant) for node in nodes):
+        if not covers(self._engine, self._graph):
             return
         asker = self.natives.asker(surfaced.id)
         if asker is None:
