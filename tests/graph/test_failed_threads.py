@@ -344,7 +344,9 @@ async def test_where_an_error_handler_goes_on_after_a_timeout_the_answer_is_appl
 # -- breakpoints
 
 
-@pytest.mark.parametrize("level", ["root", "per run", "subgraph", "two levels", "checkpointer=True", "after"])
+@pytest.mark.parametrize(
+    "level", ["root", "per run", "per delivery", "subgraph", "two levels", "checkpointer=True", "after"]
+)
 async def test_where_a_delivery_died_at_a_breakpoint_neither_recover_nor_deliver_runs_past_it(
     bench: Bench, level: str
 ) -> None:
@@ -356,7 +358,7 @@ async def test_where_a_delivery_died_at_a_breakpoint_neither_recover_nor_deliver
 
     stop = {"interrupt_after": ["gate"]} if level == "after" else {"interrupt_before": ["pay"]}
     builder = row_of(("gate", gate(bench.refunds())), ("pay", pay))
-    if level not in ("root", "per run"):
+    if level not in ("root", "per run", "per delivery"):
         keeps: Any = {"checkpointer": True} if level == "checkpointer=True" else {}
         builder = row_of(("sub", builder.compile(**stop, **keeps)), ("end", lambda state: {"log": ["end"]}))
     if level == "two levels":
@@ -368,9 +370,12 @@ async def test_where_a_delivery_died_at_a_breakpoint_neither_recover_nor_deliver
         if place == "run_ended":
             raise KeyboardInterrupt
 
-    given = stop if level == "per run" else {}
+    call: tuple[Any, ...] = ("invoke", event.pause_token, YES)
+    if level == "per delivery":
+        await bench.call(adapter, "answer", event.pause_token, YES)
+        call = ("deliver", "t1")
     with failpoints(bench.interrupts, die), pytest.raises(KeyboardInterrupt):
-        await bench.call(adapter, "invoke", event.pause_token, YES, **given)
+        await bench.call(adapter, *call, **(stop if level.startswith("per") else {}))
     assert bench.rows(LEASES) == [("t1",)]
 
     await bench.call(adapter, "recover")
