@@ -15,7 +15,7 @@ from langgraph.errors import GraphInterrupt, NodeInterrupt
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
-from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.context import TENANT_KEYS, Engine, audit_log
 from symfonic_interrupts.engine.envelope import REFUSED, Loaded
 from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.loading import Loader
@@ -23,7 +23,7 @@ from symfonic_interrupts.engine.native import NativeAnswers, covering
 from symfonic_interrupts.engine.questions import Question
 from symfonic_interrupts.engine.rows import new_row
 from symfonic_interrupts.engine.steps import Steps, transact
-from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused
+from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
 from symfonic_interrupts.registration import InterruptRegistration
 
 Config = Mapping[str, Any]
@@ -64,7 +64,8 @@ class Door:
             refused = ResumeRefused(f"{registration.name}: {REFUSED}")
             rows = yield transact(self._engine.operations.load_answers, self._graph, str(info.thread_id))
             asked = [row for row in rows[0] if row["leaf_task_id"] == task_id and row["native"]]
-            yield from self._record_refusal(refused, registration.name, asked[-1] if asked else None)
+            row = asked[-1] if asked else self._nameless(config, registration.name, str(info.thread_id))
+            yield from self._record_refusal(refused, registration.name, row)
             raise refused
 
     def _covering(self, configurable: Mapping[str, Any]) -> InterruptRegistration | None:
@@ -137,9 +138,17 @@ class Door:
             for interrupt in error.args[0]:
                 self._natives.asked_by(interrupt.id, path)
 
-    def _record_refusal(self, error: ResumeRefused, name: str, row: dict[str, Any] | None) -> Steps[None]:
-        told = {"name": name, "interrupt_id": None if row is None else row["interrupt_id"], "code": error.code}
-        if row is not None:
+    def _nameless(self, config: Config, name: str, thread_id: str) -> dict[str, Any]:
+        """What an event tells of a resume that came before its task had asked anything."""
+        scope: Any = None
+        with suppress(ScopeRequired):
+            scope = self._engine.scope_of_run(config)
+        tenant = {key: getattr(scope, key, None) for key in TENANT_KEYS}
+        return {"graph": self._graph, "thread_id": thread_id, "interrupt_id": "", "name": name, **tenant}
+
+    def _record_refusal(self, error: ResumeRefused, name: str, row: dict[str, Any]) -> Steps[None]:
+        told = {"name": name, "interrupt_id": row["interrupt_id"] or None, "code": error.code}
+        if row.get("tenant_id"):  # an event without a tenant would be nobody's
             yield transact(self._engine.operations.record, row, ("interrupt_refused", told))
         audit_log.warning("interrupt_refused %s", canonical_json(told))
         error.recorded = True

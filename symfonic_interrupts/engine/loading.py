@@ -114,7 +114,9 @@ class Loader:
         else:
             rows, held = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
         ours = {row["langgraph_id"] for row in rows}
-        if lease is not None or any(i.id in ours for task in read_tasks(writes).values() for i in task.pending):
+        standing = [i for task in read_tasks(writes).values() for i in task.pending]
+        # where nothing stands, it was sent to no question: the step's first one must not get it, nor refuse it for ever
+        if lease is not None or not standing or any(i.id in ours for i in standing):
             writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
         admitted = False
