@@ -64,7 +64,7 @@ async def answered(bench: Bench, place: str = "root", **options: Any) -> tuple[A
     (approval,) = (await bench.call(graph, "get_state", thread())).values["log"]
     receipt = dict(approval["receipt"])
     stored = await bench.collect(bench.saver, "list", {"configurable": {"thread_id": "t1"}})
-    ((row, response),) = bench.rows("SELECT receipt, answer FROM interrupt_consumed_tokens")
+    ((row, response),) = bench.rows("SELECT receipt, response FROM interrupt_consumed_tokens")
     of_state = {"answers": [{"response": receipt.pop("response"), "receipt": receipt}]}
     of_tables = {"answers": [{"response": response, "receipt": json.loads(row)}]}
     of_saver = envelopes_in([[w[2] for w in found.pending_writes] for found in stored])
@@ -118,10 +118,10 @@ async def test_a_refused_copy_is_recorded_and_leaves_the_next_question_open_for_
 @pytest.mark.parametrize("when", ["expired", "purged", "its key retired"])
 async def test_a_copy_is_worth_nothing_later_either(bench: Bench, when: str) -> None:
     bench.clock.move(-timedelta(hours=2))
-    graph, _, at, done, raw, _ = await answered(bench, ttl=timedelta(hours=1))
+    graph, adapter, at, done, raw, _ = await answered(bench, ttl=timedelta(hours=1))
     bench.clock.move(timedelta(hours=2))
     if when == "purged":
-        await bench.call(bench.interrupts, "purge", timedelta(0))
+        await bench.call(bench.interrupts.janitor(adapter), "purge", timedelta(0))
         assert bench.states() == []
     hub = bench.interrupts
     if when == "its key retired":
@@ -157,7 +157,7 @@ async def test_an_answer_that_is_stored_and_not_yet_delivered_is_no_key_either(b
     (event,) = await bench.call(adapter, "pending")
     (asked,) = (await bench.call(graph, "get_state", thread())).interrupts
     await bench.call(adapter, "answer", event.pause_token, YES)
-    ((row, response),) = bench.rows("SELECT receipt, answer FROM interrupt_consumed_tokens")
+    ((row, response),) = bench.rows("SELECT receipt, response FROM interrupt_consumed_tokens")
     stolen = {"answers": [{"response": response, "receipt": json.loads(row)}]}
 
     for resume in (stolen, {asked.id: stolen}):
