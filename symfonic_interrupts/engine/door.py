@@ -15,7 +15,7 @@ from langgraph.errors import GraphInterrupt, NodeInterrupt
 
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.engine import langgraph_names as names
-from symfonic_interrupts.engine.context import Engine, audit_log
+from symfonic_interrupts.engine.context import TENANT_KEYS, Engine, audit_log
 from symfonic_interrupts.engine.envelope import REFUSED, Loaded
 from symfonic_interrupts.engine.lease import lease_of
 from symfonic_interrupts.engine.loading import Loader
@@ -24,7 +24,7 @@ from symfonic_interrupts.engine.questions import Question
 from symfonic_interrupts.engine.refusals import record_refusal
 from symfonic_interrupts.engine.rows import new_row
 from symfonic_interrupts.engine.steps import Steps, transact
-from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused
+from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
 from symfonic_interrupts.registration import InterruptRegistration
 
 Config = Mapping[str, Any]
@@ -63,7 +63,7 @@ class Door:
         self.check_not_cached(registration.name, configurable)
         if not self._may_enter(configurable, task_id):
             refused = ResumeRefused(f"{registration.name}: {REFUSED}")
-            yield from self._record_refusal(refused, registration.name, str(info.thread_id), leaf_task_id=task_id)
+            yield from self._record_refusal(refused, registration.name, config, leaf_task_id=task_id)
             raise refused
 
     def _covering(self, configurable: Mapping[str, Any]) -> InterruptRegistration | None:
@@ -125,8 +125,7 @@ class Door:
         if isinstance(error, ResumeRefused) and not error.recorded:
             for execution in self._engine.executions.under((self._graph, str(info.thread_id)), info.checkpoint_ns):
                 if execution.refused is error and (asked := execution.refused_question) is not None:
-                    place = str(info.thread_id)
-                    yield from self._record_refusal(error, asked.name, place, interrupt_id=asked.interrupt_id)
+                    yield from self._record_refusal(error, asked.name, config, interrupt_id=asked.interrupt_id)
         if isinstance(error, GraphInterrupt) and error.args and error.args[0]:
             path = names.node_path(info.checkpoint_ns)
             if isinstance(error, NodeInterrupt) and (covered := self._covering(configurable)) is not None:
@@ -136,15 +135,36 @@ class Door:
             for interrupt in error.args[0]:
                 self._natives.asked_by(interrupt.id, path)
 
-    def _record_refusal(self, error: ResumeRefused, name: str, thread_id: str, **of: str) -> Steps[None]:
-        """Record a refusal once, in the row of the question that it was meant for; a replayed one may have none."""
+    def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Steps[None]:
+        """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
         error.recorded = True
+        thread_id = str(names.execution_info(config["configurable"]).thread_id)
         rows, _ = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
         meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
-        if meant:
-            yield from record_refusal(self._engine, meant[-1], error.code, {"name": name})
+        row = meant[-1] if meant else self._nameless(config, name, thread_id)
+        if row is not None:
+            yield from record_refusal(self._engine, row, error.code, {"name": name})
         else:
             audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
+
+    def _nameless(self, config: Config, name: str, thread_id: str) -> dict[str, Any] | None:
+        """What an event tells where no question was asked. None where no scope is known: it would be nobody's event."""
+        try:
+            scope = self._engine.scope_of_run(config)
+        except ScopeRequired:
+            return None
+        tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+        counted = canonical_json(
+            {"graph": self._graph, "thread_id": thread_id, "name": name}
+        )  # in place of a token's id
+        return {
+            "jti": counted,
+            "graph": self._graph,
+            "thread_id": thread_id,
+            "interrupt_id": "",
+            "name": name,
+            **tenant,
+        }
 
     def row_of(self, question: Question, thread_id: str) -> dict[str, Any]:
         """What an event tells of a question that has no row of its own, or none that is known here."""

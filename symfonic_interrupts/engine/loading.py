@@ -137,22 +137,23 @@ class Loader:
         thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
         if unwatched := self._unwatched_questions(config, found):
             yield from self._refuse_unwatched(thread_id, unwatched)
-        # what a bare resume left behind would go to whatever asks next, or be refused at each run
-        writes = _without_bare(found.pending_writes or ())
+        writes = list(found.pending_writes or ())
         lease = lease_of(config, self._graph)
         held = False
         if lease is not None:
             rows = lease.rows
         elif not (yield from self._is_newest(config, found)):
             # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
-            kept = [w for w in writes if not (w[1] == RESUME and jtis_in(w[2]))]
+            kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
             rows, held = yield transact(self._engine.operations.load_answers, self._graph, thread_id)
+        if lease is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
+            writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
         admitted = False
         for index, (task_id, channel, value) in enumerate(writes):
-            if channel == RESUME:
+            if channel == RESUME and task_id != names.NULL_TASK_ID:
                 of_task = [row for row in answered if row["leaf_task_id"] == task_id]
                 loaded = self._admitted(of_task, value)
                 if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
@@ -164,6 +165,13 @@ class Loader:
                 "another worker drives this thread with its stored answers; it, or recover(), finishes what is begun"
             )
         return found._replace(pending_writes=writes)
+
+    def _stands_elsewhere(self, writes: list[tuple[str, str, Any]], ours: set[str]) -> bool:
+        """Whether a bare resume that is stored here can have been sent to a question that is none of ours. Any other would go
+        to whatever asks next, or be refused at each run."""
+        standing = [i for task in read_tasks(writes).values() for i in task.pending]
+        foreign = standing and not any(i.id in ours or is_marker(i.value) for i in standing)
+        return bool(foreign) and not covers(self._engine, self._graph)
 
     def _is_newest(self, config: Config, found: CheckpointTuple) -> Steps[bool]:
         """Whether this is the newest checkpoint of its namespace, below the newest of the thread."""
