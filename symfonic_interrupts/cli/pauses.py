@@ -46,6 +46,9 @@ Tokens = Annotated[
     bool, typer.Option("--tokens", help="With tokens. Whoever has a token may answer: mind who sees it.")
 ]
 Token = Annotated[bool, typer.Option("--token", help="With a token. Whoever has it may answer: mind who sees it.")]
+Thread = Annotated[
+    str | None, typer.Option("--thread", help="The pause's thread, where several pauses have this interrupt_id.")
+]
 
 
 @ending
@@ -99,14 +102,15 @@ def show(
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
+    thread: Thread = None,
     token: Token = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a pause: what is asked, and the JSON Schema of the answer."""
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope)
-        minted = _mint(calls, interrupt_id, scope) if token else None
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
+        minted = _mint(calls, view, scope) if token else None
     shown = view.model_dump(mode="json") | ({} if minted is None else {"pause_token": minted})
     if as_json:
         output.document(shown)
@@ -131,6 +135,7 @@ def answer(
     tenant: Tenant = None,
     sub_tenant: SubTenant = None,
     namespace: Namespace = None,
+    thread: Thread = None,
     actor: Actor = None,
     deliver: Annotated[
         bool, typer.Option("--deliver", help="Also run the graph with it, here. Else a worker or `recover` does.")
@@ -142,9 +147,9 @@ def answer(
     if given is None and not output.can_ask():
         raise Usage("there is no terminal to ask at; pass the answer with --json")
     with opened(graph) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope)
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
         _refuse(view)
-        minted = _mint(calls, interrupt_id, scope)
+        minted = _mint(calls, view, scope)
         if minted is None:
             raise StoreError(
                 "no token can be made for this pause: it belongs to another scope, its row was changed, or its key is gone"
@@ -201,8 +206,9 @@ def _given(given: str | None) -> Any:
         raise Usage(f"--json: {error}") from None
 
 
-def _mint(calls: Calls, interrupt_id: str, scope: FrameworkTenantScope | None) -> str | None:
-    found = calls(calls.adapter, "pending", interrupt_id=interrupt_id, scope=scope, include_sub_scopes=True, limit=1)
+def _mint(calls: Calls, view: PauseView, scope: FrameworkTenantScope | None) -> str | None:
+    asked = {"interrupt_id": view.interrupt_id, "thread_id": view.thread_id, "scope": scope}
+    found = calls(calls.adapter, "pending", **asked, include_sub_scopes=True, limit=1)
     return found[0].pause_token if found else None
 
 
