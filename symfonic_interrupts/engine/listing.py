@@ -61,10 +61,10 @@ def view_pause(
     for row in rows:
         if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
             check_authentic(engine, row)  # a stranger is not told that another's row was altered
-    row = the_one_meant([row for row in rows if _sees(engine, given, row)])
-    if row is None:
+    meant = the_one_meant([row for row in rows if _sees(engine, given, row)])
+    if meant is None:
         raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
-    return view_of(row, engine.registry.named(row["name"]), engine.now())
+    return view_of(meant, engine.registry.named(meant["name"]), engine.now())
 
 
 def _sees(engine: Engine, scope: FrameworkTenantScope, row: PauseRow) -> bool:
