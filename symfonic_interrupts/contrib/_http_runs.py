@@ -260,7 +260,8 @@ class Runs:
 
     async def _is_unused(self, receipt: AnswerReceipt, identity: Identity) -> bool:
         try:
-            return (await self._adapter.aview(receipt.interrupt_id, scope=identity.scope)).state == "unused"
+            seen = await self._adapter.aview(receipt.interrupt_id, scope=identity.scope, thread_id=receipt.thread_id)
+            return seen.state == "unused"
         except UnknownInterrupt:  # purged meanwhile
             return False
 

@@ -182,7 +182,9 @@ def interrupt_router(
     async def show_pause(interrupt_id: InterruptId, who: Identity = caller) -> Response:
         """What is asked, the JSON Schema of the answer, and how many seconds are left."""
         view = await adapter.aview(interrupt_id, scope=who.scope)
-        listed = await adapter.apending(scope=who.scope, include_sub_scopes=True, interrupt_id=interrupt_id)
+        listed = await adapter.apending(
+            scope=who.scope, include_sub_scopes=True, interrupt_id=interrupt_id, thread_id=view.thread_id
+        )
         token = listed[0].pause_token if listed else None
         return json_response({**json_data(view), "pause_token": token})
 

@@ -92,7 +92,7 @@ class Janitor:
         events: list[ExpiryEvent] = []
         refused: list[str] = []
         unknown: list[str] = []
-        defaulted: dict[str, str] = {}
+        defaulted: list[tuple[str, str]] = []  # (interrupt id, thread)
         last: PauseRow | None = None
         while True:
             rows = yield transact(engine.operations.list_due, graph, after=last, most=BATCH)
@@ -111,10 +111,12 @@ class Janitor:
                     events.append(event)
             if len(rows) < BATCH:
                 break
-        deliveries = yield from self._adapter.recovery.deliver_each(dict.fromkeys(defaulted.values()))
-        return SweepReport(tuple(events), tuple(defaulted), tuple(deliveries), tuple(refused), tuple(unknown))
+        deliveries = yield from self._adapter.recovery.deliver_each(dict.fromkeys(thread for _, thread in defaulted))
+        return SweepReport(
+            tuple(events), tuple(pause for pause, _ in defaulted), tuple(deliveries), tuple(refused), tuple(unknown)
+        )
 
-    def _close(self, row: PauseRow, defaulted: dict[str, str]) -> Steps[ExpiryEvent | None]:
+    def _close(self, row: PauseRow, defaulted: list[tuple[str, str]]) -> Steps[ExpiryEvent | None]:
         registration = self._engine.registry[row["name"]]
         told: list[ExpiryEvent] = []
         text: str | None = None
@@ -134,7 +136,7 @@ class Janitor:
             return None
         self._engine.failpoint("sweep_claimed" if text is None else "default_stored")
         if text is not None:
-            defaulted[row["interrupt_id"]] = row["thread_id"]
+            defaulted.append((row["interrupt_id"], row["thread_id"]))
         return told[-1]
 
     def _tell(self, report: SweepReport) -> SweepReport:

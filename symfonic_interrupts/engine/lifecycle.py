@@ -22,6 +22,7 @@ from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import Claim, ClaimLost
 from symfonic_interrupts.store.row_mac import seal_row
+from symfonic_interrupts.store.same_ids import the_one_meant
 from symfonic_interrupts.store.schema import PauseRow
 
 MOST_TRIES = 5
@@ -37,11 +38,12 @@ class Lifecycle:
         self._redeemer = redeemer
 
     def reissue(
-        self, interrupt_id: str, ttl: timedelta | None, scope: FrameworkTenantScope | None
+        self, interrupt_id: str, ttl: timedelta | None, scope: FrameworkTenantScope | None, thread_id: str | None
     ) -> Steps[PauseEvent]:
         """A new token for a pending or expired pause; the old one is dead."""
         for _ in range(MOST_TRIES):
-            row = yield from self._find(interrupt_id, scope)
+            row = yield from self._find(interrupt_id, scope, thread_id)
+            thread_id = row["thread_id"]  # no other pause may come in its place, should it end meanwhile
             if row["state"] not in ("pending", "expired"):
                 _refuse(row, "reissued")
             yield from self._redeemer.check_head(row)
@@ -72,16 +74,19 @@ class Lifecycle:
         try:
             yield from self._redeemer.check_head(renewed)
         except (PauseSuperseded, PauseNotReady):
-            row = yield from self._find(renewed["interrupt_id"], scope)
+            row = yield from self._find(renewed["interrupt_id"], scope, renewed["thread_id"])
             if row["state"] == "superseded":
                 raise  # else somebody has answered it already
 
-    def revoke(self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None) -> Steps[None]:
+    def revoke(
+        self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None, thread_id: str | None
+    ) -> Steps[None]:
         """Kill the token of a pending pause. The thread stays where it is."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise RegistrationError("reason must be a text of 1 to 1,000 characters; it is recorded")
         for _ in range(MOST_TRIES):
-            row = yield from self._find(interrupt_id, scope)
+            row = yield from self._find(interrupt_id, scope, thread_id)
+            thread_id = row["thread_id"]
             if row["state"] != "pending":
                 _refuse(row, "revoked")
             told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
@@ -89,19 +94,21 @@ class Lifecycle:
                 return
         raise _changing()
 
-    def _find(self, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseRow]:
+    def _find(self, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None) -> Steps[PauseRow]:
         engine = self._engine
         engine.database.check_open()
         given = engine.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
-        row = yield transact(engine.operations.find_pause, self._graph, interrupt_id)
+        thread = None if thread_id is None else str(thread_id)
+        rows: list[PauseRow] = yield transact(engine.operations.find_pauses, self._graph, interrupt_id, thread)
+        row = the_one_meant([row for row in rows if scope_of(row) == given])
+        for known in rows if row is None else [row]:
+            check_authentic(engine, known)
+            engine.registry.named(known["name"])
+            if row is None:
+                raise ScopeMismatch(f"{known['name']}: this pause belongs to another scope")
         if row is None:
             raise UnknownInterrupt("no pause of this graph has that interrupt_id")
-        check_authentic(engine, row)
-        engine.registry.named(row["name"])
-        if given != scope_of(row):
-            raise ScopeMismatch(f"{row['name']}: this pause belongs to another scope")
-        found: PauseRow = row
-        return found
+        return row
 
 
 def _refuse(row: PauseRow, what: str) -> None:

@@ -12,6 +12,8 @@ from symfonic_interrupts.engine.views import PauseView, view_of
 from symfonic_interrupts.errors import UnknownInterrupt
 from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.same_ids import the_one_meant
+from symfonic_interrupts.store.schema import PauseRow
 from symfonic_interrupts.tokens.cursor import Place, Where, open_place, seal_place
 
 MOST_LISTED = 1000
@@ -37,29 +39,38 @@ def list_pending(
         **_whose(engine, scope, include_sub_scopes),
         **filters,
     }
+    if asked["interrupt_id"] is not None:
+        the_one_meant((yield transact(engine.operations.list_open, **{**asked, "limit": 2})))
     events: list[PauseEvent] = []
     while True:  # rows that are left out, because they were altered, hide nothing behind them
         rows = yield transact(engine.operations.list_open, **asked)
         events += open_events(engine, rows)
         if len(rows) < limit or len(events) >= limit:
             return events[:limit]
-        asked["after"] = rows[-1]["interrupt_id"]
+        asked["after"] = rows[-1]["id"]
 
 
-def view_pause(engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
+def view_pause(
+    engine: Engine, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None
+) -> Steps[PauseView]:
     """One pause, for its own scope. See `ResumeAdapter.view`."""
     engine.database.check_open()
     given = engine.require_scope(scope, SCOPE_REMEDY)
-    row = yield transact(engine.operations.find_pause, graph, str(interrupt_id))
-    if row is not None:
+    thread = None if thread_id is None else str(thread_id)
+    rows: list[PauseRow] = yield transact(engine.operations.find_pauses, graph, str(interrupt_id), thread)
+    for row in rows:
         if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
             check_authentic(engine, row)  # a stranger is not told that another's row was altered
-        registration = engine.registry.get(row["name"])
-        owner = scope_of(row)
-        crosses = registration is not None and registration.cross_scope_allowed and given.contains(owner)
-        if given == owner or crosses:
-            return view_of(row, engine.registry.named(row["name"]), engine.now())
-    raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
+    meant = the_one_meant([row for row in rows if _sees(engine, given, row)])
+    if meant is None:
+        raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
+    return view_of(meant, engine.registry.named(meant["name"]), engine.now())
+
+
+def _sees(engine: Engine, scope: FrameworkTenantScope, row: PauseRow) -> bool:
+    owner = scope_of(row)
+    registration = engine.registry.get(row["name"])
+    return scope == owner or bool(registration and registration.cross_scope_allowed and scope.contains(owner))
 
 
 def list_events(

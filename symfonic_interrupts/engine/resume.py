@@ -213,37 +213,65 @@ class ResumeAdapter(EventStreams, Viewer):
     # -- what an operator does to a pause
 
     def reissue(
-        self, interrupt_id: str, *, ttl: timedelta | None = None, scope: FrameworkTenantScope | None = None
+        self,
+        interrupt_id: str,
+        *,
+        ttl: timedelta | None = None,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
     ) -> PauseEvent:
         """A new token for a pending or expired pause. The old token is dead; the question stays the same.
 
         Args:
             ttl: how long the new token lasts; None: as long as the point says.
+            thread_id: the pause's thread. Needed only where pauses of several threads have this id; else UnknownInterrupt.
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
             RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
         """
-        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope), self._tools)
+        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
 
     async def areissue(
-        self, interrupt_id: str, *, ttl: timedelta | None = None, scope: FrameworkTenantScope | None = None
+        self,
+        interrupt_id: str,
+        *,
+        ttl: timedelta | None = None,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
     ) -> PauseEvent:
         """`reissue` for coroutines."""
-        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope), self._tools)
+        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
 
-    def revoke(self, interrupt_id: str, *, reason: str, scope: FrameworkTenantScope | None = None) -> None:
+    def revoke(
+        self,
+        interrupt_id: str,
+        *,
+        reason: str,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> None:
         """Kill the token of a pending pause; the thread stays where it is. The reason is recorded.
+
+        Args:
+            thread_id: see `reissue`.
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
             RegistrationError: no reason.
         """
-        perform(self._lifecycle.revoke(interrupt_id, reason, scope), self._tools)
+        perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
 
-    async def arevoke(self, interrupt_id: str, *, reason: str, scope: FrameworkTenantScope | None = None) -> None:
+    async def arevoke(
+        self,
+        interrupt_id: str,
+        *,
+        reason: str,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> None:
         """`revoke` for coroutines."""
-        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope), self._tools)
+        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
 
     # -- many
 

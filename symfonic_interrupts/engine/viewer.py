@@ -43,22 +43,27 @@ class Viewer:
         """
         return self._redeemer.verify(token)
 
-    def view(self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
+    def view(
+        self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None, thread_id: str | None = None
+    ) -> PauseView:
         """What a pause is about, by its id instead of a token: for links that must not carry one. Changes nothing.
 
         Args:
             scope: who asks: the pause's own, or, where its point has `cross_scope_allowed`, one above it. Required unless
                 `FrameworkConfig.default_scope` is set.
+            thread_id: the pause's thread. Needed only where pauses of several threads have this id.
 
         Raises:
-            UnknownInterrupt: no such pause, or it is another scope's.
+            UnknownInterrupt: no such pause, it is another scope's, or it may be any of several; the open one goes first.
             ScopeRequired, StoreError
         """
-        return perform(view_pause(self._engine, self.graph_name, interrupt_id, scope), self._tools)
+        return perform(view_pause(self._engine, self.graph_name, interrupt_id, scope, thread_id), self._tools)
 
-    async def aview(self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
+    async def aview(
+        self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None, thread_id: str | None = None
+    ) -> PauseView:
         """`view` for coroutines."""
-        return await aperform(view_pause(self._engine, self.graph_name, interrupt_id, scope), self._tools)
+        return await aperform(view_pause(self._engine, self.graph_name, interrupt_id, scope, thread_id), self._tools)
 
     def pending(
         self,
@@ -82,6 +87,8 @@ class Viewer:
 
         Raises:
             ScopeRequired, StoreError
+            UnknownInterrupt: several open pauses have this `interrupt_id`; name the thread as well. Or several have the one
+                that is given as `after`: end the page before at another place, with another limit.
             ValueError: a limit out of range.
         """
         steps = list_pending(

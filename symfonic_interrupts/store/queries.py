@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.records import Transactions, reads
+from symfonic_interrupts.store.same_ids import the_one_meant
 from symfonic_interrupts.store.schema import PauseRow, events, leases, pauses
 
 Cursor = tuple[int, int]
@@ -36,12 +37,15 @@ class Queries(Transactions):
         return None, connection.execute(sql.load_outcome, {"jti": jti}).scalar()
 
     @reads
-    def find_pause(self, connection: sa.Connection, graph: str, interrupt_id: str) -> PauseRow | None:
-        """The newest row of a pause, with `overdue`."""
+    def find_pauses(
+        self, connection: sa.Connection, graph: str, interrupt_id: str, thread_id: str | None = None
+    ) -> list[PauseRow]:
+        """The pauses of the graph (and of the thread, where one is given) that have this id, whosever they are: of each its
+        newest row, with `overdue`. More than one where ids are alike by chance; see `same_ids`."""
         sql, now = self._sql(connection)
+        query = sql.find_by_id if thread_id is None else sql.find_by_id.where(pauses.c.thread_id == thread_id)
         asked = {"graph": graph, "interrupt_id": interrupt_id, **now}
-        row = connection.execute(sql.find_by_id, asked).mappings().first()
-        return None if row is None else dict(row)
+        return [dict(row) for row in connection.execute(query, asked).mappings()]
 
     @reads
     def keys_in_use(self, connection: sa.Connection) -> dict[str, int]:
@@ -93,22 +97,35 @@ class Queries(Transactions):
         name: str | None,
         thread_id: str | None,
         limit: int,
-        after: str | None,
+        after: str | int | None,
         interrupt_id: str | None = None,
     ) -> list[PauseRow]:
-        """Open pauses of the scope, newest first; with `sub_scope_names`, those below it of these points too."""
+        """Open pauses of the scope, newest first; with `sub_scope_names`, those below it of these points too.
+
+        Args:
+            after: the `interrupt_id` of a pause that the same caller may see, or the `id` of its row.
+
+        Raises:
+            UnknownInterrupt: `after` may be any of several; see `same_ids`.
+        """
         sql, now = self._sql(connection)
         column = pauses.c
-        query = sql.open_in_time.where(column.graph == graph, *_of_scope(pauses, scope, sub_scope_names))
+        mine = _of_scope(pauses, scope, sub_scope_names)
+        query = sql.open_in_time.where(column.graph == graph, *mine)
         for wanted, value in ((column.name, name), (column.thread_id, thread_id), (column.interrupt_id, interrupt_id)):
             if value is not None:
                 query = query.where(wanted == value)
+        if isinstance(after, str):
+            alike = sql.find_by_id.where(*mine).with_only_columns(column.id, column.state)
+            if thread_id is not None:
+                alike = alike.where(column.thread_id == thread_id)
+            asked = {"graph": graph, "interrupt_id": after}
+            last = the_one_meant([dict(row) for row in connection.execute(alike, asked).mappings()])
+            if last is None:
+                return []
+            after = last["id"]
         if after is not None:
-            mine = _of_scope(
-                pauses, scope, sub_scope_names
-            )  # of another's id it is not told whether there is such a one
-            seen = sa.select(sa.func.max(column.id)).where(column.interrupt_id == after, column.graph == graph, *mine)
-            query = query.where(column.id < seen.scalar_subquery())
+            query = query.where(column.id < after)
         query = query.order_by(column.id.desc()).limit(limit)
         return [dict(row) for row in connection.execute(query, now).mappings()]
 

@@ -106,20 +106,20 @@ def in_state(*states: str) -> sa.ColumnElement[bool]:
 
 
 # Whoever looks for what is open must not read what has ended: that grows for ever.
-_QUESTION = ("name", "request_hash", "occurrence")
+QUESTION = ("name", "request_hash", "occurrence")
 NOT_SUPERSEDED = pauses.c.state != sa.literal_column("'superseded'", sa.Text)
 _is_pending = in_state("pending")
 _is_asked = in_state("pending", "answered")
 sa.Index(
     "interrupt_pauses_one_per_slot",
-    *(pauses.c[name] for name in ("graph", "thread_id", "langgraph_id", *_QUESTION)),
+    *(pauses.c[name] for name in ("graph", "thread_id", "langgraph_id", *QUESTION)),
     unique=True,
     sqlite_where=NOT_SUPERSEDED,
     postgresql_where=NOT_SUPERSEDED,
 )
 sa.Index(
     "interrupt_pauses_one_asked_per_task",  # an answer on its way counts: its question is not asked again
-    *(pauses.c[name] for name in ("graph", "thread_id", "leaf_task_id", *_QUESTION)),
+    *(pauses.c[name] for name in ("graph", "thread_id", "leaf_task_id", *QUESTION)),
     unique=True,
     sqlite_where=_is_asked,
     postgresql_where=_is_asked,

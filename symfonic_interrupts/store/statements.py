@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from symfonic_interrupts.store.schema import (
     NOT_SUPERSEDED,
+    QUESTION,
     UtcDateTime,
     consumed_tokens,
     events,
@@ -199,12 +200,15 @@ class Statements:
             .select_from(with_answer)
             .where(_P.jti == bindparam("jti"))
         )
+        with_id = sa.select(sa.func.max(_P.id)).where(
+            _P.graph == bindparam("graph"), _P.interrupt_id == bindparam("interrupt_id")
+        )
+        newest_of_each = with_id.group_by(*(_P[c] for c in ("thread_id", "leaf_task_id", *QUESTION)))
         self.find_by_id = (
             sa.select(pauses, *answer_columns, (_P.expires_at <= now).label("overdue"))
             .select_from(with_answer)
-            .where(_P.graph == bindparam("graph"), _P.interrupt_id == bindparam("interrupt_id"))
+            .where(_P.id.in_(newest_of_each))
             .order_by(_P.id.desc())
-            .limit(1)
         )
         self.load_outcome = sa.select(_C.outcome).where(_C.jti == bindparam("jti"))
         self.load_thread = (

@@ -45,7 +45,7 @@ WORK: dict[str, Callable[[sa.Connection], Any]] = {
     "pending of a thread": lambda c: listing(c, thread_id="open"),
     "pending by id": lambda c: listing(c, interrupt_id="i-open"),
     "of a thread": lambda c: OPERATIONS.load_thread(c, "default", "open"),
-    "by id": lambda c: OPERATIONS.find_pause(c, "default", "i-open"),
+    "by id": lambda c: OPERATIONS.find_pauses(c, "default", "i-open"),
     "the latest of a thread": lambda c: OPERATIONS.load_latest(c, "default", "open"),
     "a newer checkpoint": lambda c: OPERATIONS.advance(c, "default", "open", NEXT),
     "the end of a delivery": lambda c: OPERATIONS.conclude(c, LEASE, NEXT, [], []),

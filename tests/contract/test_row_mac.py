@@ -95,7 +95,7 @@ async def test_a_row_of_unusual_values_is_authentic_from_every_way_of_reading_it
 
     found = [await read_back(store, row), *await store.do(operations.load_thread, "default", "t1")]
     found.append(await store.do(operations.load_latest, "default", "t1"))
-    found.append(await store.do(operations.find_pause, "default", row["interrupt_id"]))
+    found += await store.do(operations.find_pauses, "default", row["interrupt_id"])
 
     assert [each["jti"] for each in found] == [row["jti"]] * 4
     assert [row_is_authentic(each, KEYS) for each in found] == [True] * 4
