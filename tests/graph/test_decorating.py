@@ -273,7 +273,7 @@ def taking(annotation: Any) -> Callable[..., Any]:
 
 OLD_STYLE: Any = Union[Decision, None]  # noqa: UP007
 ALWAYS: list[Any] = [Decision, Decision | None, OLD_STYLE, Decision | Other, BaseModel, "Decision", "Unknown", Any]
-ALWAYS += [object, T, Approves, Annotated[Decision, "shown"], "Optional[Decision]"]
+ALWAYS += [object, T, Approves, Annotated[Decision, "shown"], "Decision | None"]
 WRONG: list[Any] = [Other, Other | None, dict, dict[str, Any], str, "Other", "Other | None", None, AsDict]
 WRONG += [MoreThanDecision, Annotated[Other, "shown"], list[Decision], Refund]
 
@@ -298,7 +298,7 @@ def test_where_a_node_need_not_ask_its_decision_may_be_none(
     with pytest.raises(RegistrationError, match=r"annotated Decision \| None: it is None where when= says"):
         point.node(show, when=lambda state: False)(taking(annotation))
     point.node(show, when=lambda state: False)(taking(Decision | None))
-    point.node(show, when=lambda state: False)(taking("Optional[Decision]"))
+    point.node(show, when=lambda state: False)(taking("Decision | None"))
     point.node(show, when=lambda state: False)(lambda state, decision: {})
 
 
