@@ -10,6 +10,7 @@ seconds, and a command that only shows its version or its help needs none of it.
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 else:  # for type checkers a name that is not there stays an error
 
     def __getattr__(name: str) -> object:
-        if name == "__all__" or not name.startswith("_"):
-            public = importlib.import_module("symfonic_interrupts._public")
-            globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})
-            if name in globals():  # a public name, or a module of the package that came along with them
-                return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name != "__all__" and name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if find_spec(f"{__name__}.{name}") is not None:
+            return importlib.import_module(f"{__name__}.{name}")
+        public = importlib.import_module("symfonic_interrupts._public")
+        globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})
+        if name not in globals():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals()[name]
 
     def __dir__() -> list[str]:
         return sorted({*__getattr__("__all__"), *globals()})

@@ -143,8 +143,7 @@ def test_a_furnished_schema_is_used_again_without_its_rows(schemas: Schemas) -> 
     ],
 )
 def test_a_furnished_schema_that_was_changed_is_not_used_again(change: str, schemas: Schemas) -> None:
-    with schemas.furnished() as first:
-        with psycopg.connect(first.replace("+psycopg", "")) as connection:
-            connection.execute(change)
+    with schemas.furnished() as first, psycopg.connect(first.replace("+psycopg", "")) as connection:
+        connection.execute(change)
     with schemas.furnished() as second:
         assert second != first

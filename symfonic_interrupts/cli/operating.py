@@ -24,7 +24,6 @@ from symfonic_interrupts.cli.options import (
     Tenant,
     Token,
     interval,
-    of_thread,
     scope_of,
 )
 from symfonic_interrupts.cli.reports import failed_data
@@ -71,7 +70,7 @@ def reissue(
     """Give a pending or expired pause a new token and new time. The old token is dead from then on."""
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph, app_dir) as calls:
-        event = calls(calls.adapter, "reissue", interrupt_id, ttl=ttl, scope=scope, **of_thread(thread))
+        event = calls(calls.adapter, "reissue", interrupt_id, ttl=ttl, scope=scope, thread_id=thread)
     if as_json:
         output.document(event.model_dump(mode="json", exclude=set() if token else {"pause_token"}))
         return
@@ -99,7 +98,7 @@ def revoke(
     """Kill the token of a pending pause: it can be answered no more. The thread stays where it is."""
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph, app_dir) as calls:
-        calls(calls.adapter, "revoke", interrupt_id, reason=reason, scope=scope, **of_thread(thread))
+        calls(calls.adapter, "revoke", interrupt_id, reason=reason, scope=scope, thread_id=thread)
     if as_json:
         output.document({"interrupt_id": interrupt_id, "state": "revoked"})
     else:

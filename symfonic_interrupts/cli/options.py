@@ -121,11 +121,6 @@ OfThread = Annotated[
 InterruptId = Annotated[str, typer.Argument(metavar="INTERRUPT_ID", help="`i-` and 12 hex digits, from `pending`.")]
 
 
-def of_thread(thread: str | None) -> dict[str, str]:
-    """What --thread adds to a call that is about one pause."""
-    return {} if thread is None else {"thread_id": thread}
-
-
 def scope_of(tenant: str | None, sub_tenant: str | None, namespace: str | None) -> FrameworkTenantScope | None:
     """The scope that the options name, or None for the default one."""
     if tenant is not None:

@@ -30,7 +30,6 @@ from symfonic_interrupts.cli.options import (
     Tenant,
     Token,
     actor_of,
-    of_thread,
     scope_of,
 )
 from symfonic_interrupts.cli.reports import delivery_data, failure
@@ -112,7 +111,7 @@ def show(
     """Show a pause: what is asked, and the JSON Schema of the answer."""
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph, app_dir) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope, **of_thread(thread))
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
         minted = _mint(calls, interrupt_id, scope, view.thread_id) if token else None
     shown = view.model_dump(mode="json") | ({} if minted is None else {"pause_token": minted})
     if as_json:
@@ -151,7 +150,7 @@ def answer(
     if given is None and not output.can_ask():
         raise Usage("there is no terminal to ask at; pass the answer with --json")
     with opened(graph, app_dir) as calls:
-        view = calls(calls.adapter, "view", interrupt_id, scope=scope, **of_thread(thread))
+        view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
         _refuse(view)
         minted = _mint(calls, interrupt_id, scope, view.thread_id)
         if minted is None:

@@ -143,11 +143,11 @@ def native_question(
     found = _asked_here(engine, graph, ns, surfaced, slot, task_id)
     if found is not None:
         registration, node = found
-        _require_guard(engine, memory, graph, node, task_id)
         memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
     seen = memory.place(surfaced.id)
     if seen is None or ns:
         return None
+    _require_guard(engine, memory, graph, seen)  # here: what is raised below, the question's own GraphInterrupt hides
     registration = seen.registration
     registration.check(engine.config)
     model = registration.native_payload(surfaced.value, node=seen.node)
@@ -182,13 +182,13 @@ def covers(engine: Engine, graph: str) -> bool:
     return any("/" not in node or node.startswith(f"{graph}/") for node in entries)
 
 
-def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, node: str, task_id: str) -> None:
+def _require_guard(engine: Engine, memory: NativeAnswers, graph: str, place: Place) -> None:
     known = engine.graph_nodes.get(graph)
     # a node that only exists inside a tool cannot be seen when the adapter is made
-    if memory.was_guarded(task_id) or (known is not None and node not in known):
+    if memory.was_guarded(place.leaf_task_id) or (known is not None and place.node not in known):
         return
     raise RegistrationError(
-        f"node {node!r} of graph {graph!r} asks, but it is not guarded, so anybody's resume would be taken for an answer: call"
+        f"node {place.node!r} of graph {graph!r} asks, but it is not guarded, so any resume would count as an answer: call"
         " interrupts.resume_adapter(graph) in this process before the graph runs"
     )
 

@@ -184,6 +184,7 @@ class Executions:
         self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
         self._by_thread: dict[Thread, dict[int, Execution]] = {}
         self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # held, so that their ids stay taken
+        self._asked = Remembered(most)  # the last that asked a question, by thread and question, though it is over
 
     def of(self, graph: str, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
         """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`.
@@ -240,11 +241,15 @@ class Executions:
         """Whether the thread has any."""
         return thread in self._by_thread
 
-    def asking(self, thread: Thread, interrupt_id: str) -> Execution | None:
-        """The latest execution that asked this question."""
+    def asking(self, thread: Thread, interrupt_id: str, checkpoint_id: str) -> Execution | None:
+        """The latest execution that asked this question. Of the step at this root checkpoint, also one that is over: a task
+        passes on what a task below it asked, and the lower one's writes may be recorded before."""
         with self._lock:
             found = [e for e in self._by_thread.get(thread, {}).values() if interrupt_id in e.asked]
-            return found[-1] if found else None
+            if found:
+                return found[-1]
+        over: Execution | None = self._asked.get((thread, interrupt_id))
+        return over if over is not None and over.root_checkpoint_id == checkpoint_id else None
 
     def before(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
         """Executions of steps that lie behind the root checkpoint of this id."""
@@ -281,6 +286,9 @@ class Executions:
         with self._lock:
             for execution in executions:
                 self._forget(execution)
+                if execution.surfaced:
+                    for asked in execution.asked:
+                        self._asked.note(((execution.graph, execution.thread_id), asked), execution)
                 self._over[id(execution.info)] = execution.info
             while len(self._over) > self._most:
                 self._over.popitem(last=False)

@@ -106,7 +106,10 @@ class WritesReader:
         questions: list[Question] = []
         execution = None
         if marked := is_marker(surfaced.value):
-            execution = self._engine.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"])
+            root_id = names.root_checkpoint_id(place, place["checkpoint_id"])
+            execution = self._engine.executions.asking(
+                (self._graph, thread_id), surfaced.value["interrupt_id"], root_id
+            )
             if execution is not None and surfaced.id not in execution.surfaced:
                 execution, marked = None, False  # a native question in the form of a point's
         if marked:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from symfonic_interrupts.clock import system_clock
@@ -188,12 +189,8 @@ def cut(url: str) -> bool:
     database.create_schema()
 
     def refused() -> None:
-        try:
+        with pytest.raises(StoreError, match="forked"):
             open_own(database, "child")
-        except StoreError as error:
-            assert "forked" in str(error)
-        else:
-            raise AssertionError("it was not refused")
 
     children: list[int] = []
     database.run(lambda _connection: children.append(forked(refused)))

@@ -1,4 +1,4 @@
-"""Which nodes a point covers: those it names, also below nodes whose graphs nobody can see, and those of an agent's middleware."""
+"""Which nodes a point covers: those it names, also below nodes whose graphs nobody can see; those of an agent's middleware."""
 
 from __future__ import annotations
 

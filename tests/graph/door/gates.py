@@ -72,10 +72,9 @@ async def tried(bench: Bench, target: Any, method: str, *args: Any, **kwargs: An
     return ""
 
 
-def refusals(bench: Bench, thread_id: str = "t1") -> int:
-    """How many events say that something was refused in this thread."""
-    found = f"SELECT count(*) FROM interrupt_events WHERE type = 'interrupt_refused' AND thread_id = '{thread_id}'"
-    return int(bench.rows(found)[0][0])
+def counted(bench: Bench) -> int:
+    """How many resumes were refused at doors."""
+    return int(bench.rows("SELECT coalesce(sum(count), 0) FROM interrupt_refusals WHERE code = 'resume_refused'")[0][0])
 
 
 async def finish(bench: Bench, graph: Any, adapter: Any, thread_id: str = "t1", most: int = 4) -> None:
@@ -90,4 +89,16 @@ async def finish(bench: Bench, graph: Any, adapter: Any, thread_id: str = "t1", 
         await bench.call(adapter, "deliver", thread_id)
 
 
-__all__ = ["PLACES", "RAW", "SHOWN", "YES", "Decision", "Gate", "State", "finish", "refusals", "thread", "tried"]
+__all__ = [
+    "PLACES",
+    "RAW",
+    "SHOWN",
+    "YES",
+    "Decision",
+    "Gate",
+    "State",
+    "counted",
+    "finish",
+    "thread",
+    "tried",
+]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.types import RESUME
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy, Send, interrupt
+from langgraph.graph import START
+from langgraph.types import Command, Send
 
-from symfonic_interrupts import InterruptError, RegistrationError, ResumeRefused
+from symfonic_interrupts import InterruptError
 from symfonic_interrupts.engine import langgraph_names as names
-from tests.graph.door.gates import PLACES, RAW, SHOWN, YES, Gate, State, finish, refusals, tried
+from tests.graph.door.gates import PLACES, RAW, YES, Gate, finish, tried
 from tests.harness import Bench, thread
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.callbacks import BaseCallbackHandler
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy
 
 from symfonic_interrupts import Interrupts, KeyRing, ReceiptInvalid, ResumeRefused, ThreadBusy
 from symfonic_interrupts.canonical import canonical_json
-from tests.graph.door.gates import PLACES, RAW, SHOWN, YES, Gate, State, refusals, tried
+from tests.graph.door.gates import PLACES, RAW, SHOWN, YES, Gate, State, counted, tried
 from tests.harness import CONFIG, KEY, Bench, Refund, thread
 
 
@@ -88,7 +90,8 @@ async def test_no_copy_of_a_used_receipt_runs_the_body_again_at_any_checkpoint_b
                 await tried(bench, graph, "invoke", Command(resume=resume), config)
 
     assert done == ["by token"]
-    assert refusals(bench) > 0
+    if place == "root":  # elsewhere LangGraph hands nothing to the node: it takes up the subgraph, or begins it anew
+        assert counted(bench) > 0
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -104,28 +107,29 @@ async def test_a_refused_copy_is_recorded_and_leaves_the_next_question_open_for_
         for resume in (value, {asked.id: value}):
             with pytest.raises(ResumeRefused):
                 await bench.call(graph, "invoke", Command(resume=resume), thread())
-        assert refusals(bench) == 2 * (n + 1)
+        assert counted(bench) == 2 * (n + 1)
         assert await bench.call(adapter, "pending") == [event]
 
-    bodies = bench.rows("SELECT DISTINCT body FROM interrupt_events WHERE type = 'interrupt_refused'")
-    assert bodies == [
-        (canonical_json({"code": "resume_refused", "interrupt_id": event.interrupt_id, "name": "approval"}),)
-    ]
+    ((told, body),) = bench.rows("SELECT interrupt_id, body FROM interrupt_events WHERE type = 'interrupt_refused'")
+    assert told == event.interrupt_id  # one row a minute for each pause, with a count
+    assert json.loads(body) == {"code": "resume_refused", "count": 1, "name": "approval"}
     await bench.call(adapter, "invoke", event.pause_token, {"approved": True, "note": "again"})
     assert done == ["by token", "again"]
 
 
 @pytest.mark.parametrize("when", ["expired", "purged", "its key retired"])
 async def test_a_copy_is_worth_nothing_later_either(bench: Bench, when: str) -> None:
-    bench.clock.move(-timedelta(hours=2))
-    graph, adapter, at, done, raw, _ = await answered(bench, ttl=timedelta(hours=1))
+    graph, _, at, done, raw, _ = await answered(bench, ttl=timedelta(hours=1))
     bench.clock.move(timedelta(hours=2))
     if when == "purged":
-        await bench.call(bench.interrupts.janitor(adapter), "purge", timedelta(0))
+        with sa.create_engine(bench.store_url, poolclass=sa.NullPool).begin() as connection:
+            for table in ("interrupt_pauses", "interrupt_consumed_tokens"):
+                connection.exec_driver_sql(f"DELETE FROM {table}")
         assert bench.states() == []
     hub = bench.interrupts
     if when == "its key retired":
-        hub = Interrupts(bench.store_url, keys=KeyRing([b"y" * 32], retired=[KEY]), config=CONFIG, clock=bench.clock)
+        ring = KeyRing([sha256(b"new").digest()], retired=[KEY])
+        hub = Interrupts(bench.store_url, keys=ring, config=CONFIG, clock=bench.clock)
         bench.interrupts.close()
         bench.interrupts = hub
         graph, _ = bench.compile(_again(bench, done))
