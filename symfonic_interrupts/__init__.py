@@ -10,7 +10,7 @@ seconds, and a command that only shows its version or its help needs none of it.
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ else:  # for type checkers a name that is not there stays an error
     def __getattr__(name: str) -> object:
         if name != "__all__" and name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if find_spec(f"{__name__}.{name}") is not None:
+        if _find_spec(f"{__name__}.{name}") is not None:
             return importlib.import_module(f"{__name__}.{name}")
         public = importlib.import_module("symfonic_interrupts._public")
         globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})

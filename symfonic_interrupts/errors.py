@@ -7,9 +7,19 @@ says what is wrong, names the field, and says what to do next. It never contains
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from langgraph.errors import GraphBubbleUp as _GraphBubbleUp
+if TYPE_CHECKING:
+    from symfonic_interrupts.errors_in_nodes import PauseSwallowed as PauseSwallowed
+    from symfonic_interrupts.errors_in_nodes import ResumeRefused as ResumeRefused
+else:  # they are LangGraph's exceptions too, and whatever only names an error shall not wait for LangGraph
+
+    def __getattr__(name: str) -> object:
+        if name in ("PauseSwallowed", "ResumeRefused"):
+            from symfonic_interrupts import errors_in_nodes
+
+            return getattr(errors_in_nodes, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class InterruptError(RuntimeError):
@@ -183,27 +193,6 @@ class ReceiptInvalid(InterruptError):
 
     code = "receipt_invalid"
     http_status = 403
-
-
-class ResumeRefused(InterruptError, _GraphBubbleUp):
-    """A resume brought a node something that did not come through the adapter. The pause stays open, and its token works.
-
-    LangGraph passes it by error handlers and retry policies: neither may go on without the answer.
-    """
-
-    code = "resume_refused"
-    http_status = 409
-    recorded = False
-
-
-class PauseSwallowed(InterruptError, _GraphBubbleUp):
-    """A node finished although something in it had asked and was not answered, and the question cannot be asked any more.
-
-    Something between the node and the question catches `Exception`. Nothing of the node is written; let `GraphInterrupt` pass.
-    """
-
-    code = "pause_swallowed"
-    http_status = 500
 
 
 class StoreError(InterruptError):

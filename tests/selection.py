@@ -7,9 +7,11 @@ It goes by a test's parameters, so a new test needs no mark.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parent
 NOT_QUICK = ("crash", "conformance")
 
 BOTH_ONCE = {("sqlite", "sync"), ("postgres", "async")}
@@ -39,7 +41,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test with these parameters, in its folder, is one of the quick ones."""
-    folder = item.path.parent.name
+    folder = item.path.relative_to(TESTS).parts[0]
     if folder in NOT_QUICK or item.get_closest_marker("slow"):
         return False
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

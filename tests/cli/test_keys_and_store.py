@@ -267,7 +267,7 @@ def test_the_doctor_names_what_is_missing_and_makes_nothing(shop: Shop) -> None:
     assert found["schema"][0] == "problem"
     assert "interrupt_events.seal" in found["schema"][1]
     assert "interrupt_thread_leases" in found["schema"][1]
-    assert "though it says version 0002" in found["schema"][1]
+    assert "though it says version 0004" in found["schema"][1]
     assert found["keys in use"] == ("skipped", "the schema is incomplete")
     assert shop.rows("SELECT name FROM sqlite_master WHERE name = 'interrupt_thread_leases'") == []
 

@@ -189,7 +189,7 @@ async def test_an_answer_is_checked_off_the_event_loop_and_a_sync_call_checks_wh
     if bench.mode == "async":
         with pytest.raises(InterruptError, match="say yes"):
             await adapter.aanswer(event.pause_token, {"approved": False})
-        assert where[0].name.startswith("symfonic-interrupts")
+        assert where[0].name.startswith("symfonic-checks")
     else:
         await asyncio.to_thread(sync_call)
         assert where == here
