@@ -1,5 +1,6 @@
 """The public names, by the modules that define them. `symfonic_interrupts` gives them out."""
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.ask_user import (
     AskUserAnswer,
     AskUserOption,
@@ -7,15 +8,11 @@ from symfonic_interrupts.ask_user import (
     AskUserRequest,
     AskUserResponse,
 )
+from symfonic_interrupts.asking.point import Approval, InterruptPoint
 from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.engine.failed_thread import FailedThread
-from symfonic_interrupts.engine.janitor import Janitor, SweepReport
-from symfonic_interrupts.engine.point import Approval, InterruptPoint
-from symfonic_interrupts.engine.progress import Delivery
-from symfonic_interrupts.engine.resume import ResumeAdapter
-from symfonic_interrupts.engine.saver import InterruptSaver
-from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
-from symfonic_interrupts.engine.worker import Worker
+from symfonic_interrupts.core.results import AnswerReceipt, PauseView
+from symfonic_interrupts.delivering.failed_thread import FailedThread
+from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.errors import (
     AnswerUnused,
     CheckpointMissing,
@@ -50,10 +47,13 @@ from symfonic_interrupts.events import (
 )
 from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.streaming import InterruptTransformer, interrupt_events
 from symfonic_interrupts.tokens.keys import KeyRing
 from symfonic_interrupts.tokens.pause_token import PauseToken
+from symfonic_interrupts.upkeep.janitor import Janitor, SweepReport
+from symfonic_interrupts.upkeep.worker import Worker
 
 __all__ = [
     "AnswerReceipt",

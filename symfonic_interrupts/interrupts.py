@@ -14,25 +14,26 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import BaseModel
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
+from symfonic_interrupts.asking.ask_user_tool import ask_user_tool
+from symfonic_interrupts.asking.decorating import Decorator, check_callables
+from symfonic_interrupts.asking.point import InterruptPoint
 from symfonic_interrupts.clock import Clock, system_clock
 from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.engine.ask_user_tool import ask_user_tool
-from symfonic_interrupts.engine.context import Engine, Subscriber
-from symfonic_interrupts.engine.decorating import Decorator, check_callables
-from symfonic_interrupts.engine.janitor import Janitor, purge
-from symfonic_interrupts.engine.point import InterruptPoint
-from symfonic_interrupts.engine.recovery import RunKwargs
-from symfonic_interrupts.engine.resume import ResumeAdapter
-from symfonic_interrupts.engine.saver import InterruptSaver
-from symfonic_interrupts.engine.steps import Tools, perform
-from symfonic_interrupts.engine.worker import Worker
+from symfonic_interrupts.core.effects import Tools, perform
+from symfonic_interrupts.core.hub import Hub, Subscriber
+from symfonic_interrupts.delivering.recovery import RunKwargs
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
 from symfonic_interrupts.registration import InterruptRegistration, PointOptions, Registry
+from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations
 from symfonic_interrupts.tokens.keys import KeyRing
+from symfonic_interrupts.upkeep.janitor import Janitor
+from symfonic_interrupts.upkeep.purge import purge
+from symfonic_interrupts.upkeep.worker import Worker
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine  # needs greenlet, which comes with the extra `async`
@@ -45,7 +46,7 @@ class Interrupts:
     """Pauses that count once.
 
     Args:
-        store: where pauses are recorded: an SQLAlchemy URL (SQLite file, PostgreSQL), an `Engine` or an `AsyncEngine`.
+        store: where pauses are recorded: an SQLAlchemy URL (SQLite file, PostgreSQL), an `Hub` or an `AsyncEngine`.
         keys: the signing keys. There is no default.
         config: settings.
         clock: returns the time (UTC). For tests.
@@ -67,7 +68,7 @@ class Interrupts:
         if not isinstance(keys, KeyRing):
             raise KeyRingError('keys must be a KeyRing, such as KeyRing.from_env("SYMFONIC_INTERRUPTS_KEYS")')
         config = config or FrameworkConfig()
-        self._engine = Engine(
+        self._hub = Hub(
             config=config,
             keys=keys,
             clock=clock,
@@ -106,12 +107,12 @@ class Interrupts:
     @property
     def registrations(self) -> Mapping[str, InterruptRegistration]:
         """All points by name, the built-in one among them. Read-only."""
-        return MappingProxyType(dict(self._engine.registry))
+        return MappingProxyType(dict(self._hub.registry))
 
     @property
     def config(self) -> FrameworkConfig:
         """The settings."""
-        return self._engine.config
+        return self._hub.config
 
     def register_interrupt(
         self,
@@ -174,8 +175,8 @@ class Interrupts:
         return point.node(payload, when=when)
 
     def _point(self, registration: InterruptRegistration) -> InterruptPoint[Any, Any]:
-        self._engine.database.check_open()
-        return InterruptPoint(self._engine, self._engine.registry.add(registration))
+        self._hub.database.check_open()
+        return InterruptPoint(self._hub, self._hub.registry.add(registration))
 
     # -- the parts of a graph
 
@@ -189,8 +190,8 @@ class Interrupts:
         Raises:
             RegistrationError: no saver, or one that is wrapped already.
         """
-        self._engine.database.check_open()
-        return InterruptSaver(saver, self._engine, graph=graph)
+        self._hub.database.check_open()
+        return InterruptSaver(saver, self._hub, graph=graph)
 
     def resume_adapter(self, graph: Any, run_kwargs: RunKwargs | None = None) -> ResumeAdapter:
         """The adapter that answers and resumes this compiled graph.
@@ -200,9 +201,9 @@ class Interrupts:
             run_kwargs: (thread_id, scope) -> keyword arguments for runs that nobody calls: `recover`, janitor, worker.
 
         Raises:
-            RegistrationError: see `engine.wiring.check_graph`.
+            RegistrationError: see `adapter.graph_checks.check_graph`.
         """
-        return ResumeAdapter(self._engine, graph, run_kwargs)
+        return ResumeAdapter(self._hub, graph, run_kwargs)
 
     def janitor(self, adapter: ResumeAdapter) -> Janitor:
         """The janitor for an adapter's graph.
@@ -210,7 +211,7 @@ class Interrupts:
         Raises:
             RegistrationError: not an adapter of this `Interrupts`.
         """
-        if not isinstance(adapter, ResumeAdapter) or not adapter.belongs_to(self._engine):
+        if not isinstance(adapter, ResumeAdapter) or not adapter.belongs_to(self._hub):
             raise RegistrationError("janitor and worker take what resume_adapter() of this Interrupts returned")
         return adapter.janitor()
 
@@ -237,19 +238,19 @@ class Interrupts:
         Raises:
             RegistrationError: no timedelta of zero or more.
         """
-        return perform(purge(self._engine, older_than, with_events), Tools(self._engine.database, None))
+        return perform(purge(self._hub, older_than, with_events), Tools(self._hub.database, None))
 
     def keys_in_use(self) -> dict[str, int]:
         """By key id, how many signatures of pauses that may still be answered or delivered are its own. See `KeyRing.check`."""
-        return self._engine.database.run(self._engine.operations.keys_in_use)
+        return self._hub.database.run(self._hub.operations.keys_in_use)
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Have `callback(event)` called for every pause that a sweep of this process closes. Returns what ends it."""
-        self._engine.subscribers.append(callback)
+        self._hub.subscribers.append(callback)
 
         def unsubscribe() -> None:
-            if callback in self._engine.subscribers:
-                self._engine.subscribers.remove(callback)
+            if callback in self._hub.subscribers:
+                self._hub.subscribers.remove(callback)
 
         return unsubscribe
 
@@ -257,19 +258,19 @@ class Interrupts:
 
     def create_schema(self) -> None:
         """Make the tables. SQLite does it by itself. Idempotent; safe when several processes start at once."""
-        self._engine.database.create_schema()
+        self._hub.database.create_schema()
 
     async def acreate_schema(self) -> None:
         """`create_schema` for coroutines."""
-        await self._engine.database.acreate_schema()
+        await self._hub.database.acreate_schema()
 
     def close(self) -> None:
         """Give back the store's connections. Using this object, its points, savers or adapters later raises StoreError."""
-        self._engine.database.close()
+        self._hub.database.close()
 
     async def aclose(self) -> None:
         """`close` for coroutines."""
-        await self._engine.database.aclose()
+        await self._hub.database.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -284,4 +285,4 @@ class Interrupts:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"Interrupts({self._engine.database.target!r}, points={sorted(self._engine.registry)})"
+        return f"Interrupts({self._hub.database.target!r}, points={sorted(self._hub.registry)})"

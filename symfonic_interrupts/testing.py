@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import get_args
 
-from symfonic_interrupts.engine.failpoints import Failpoint, Reached
+from symfonic_interrupts.core.failpoints import Failpoint, Reached
 from symfonic_interrupts.interrupts import Interrupts
 
 __all__ = ["FAILPOINTS", "Failpoint", "Reached", "failpoints"]
@@ -32,9 +32,9 @@ def failpoints(interrupts: Interrupts, reached: Reached) -> Iterator[None]:
 
     It runs in the thread or task that reached the failpoint; what it raises goes on there as if the step had failed.
     """
-    engine = interrupts._engine
-    before, engine.failpoint = engine.failpoint, reached
+    hub = interrupts._hub
+    before, hub.failpoint = hub.failpoint, reached
     try:
         yield
     finally:
-        engine.failpoint = before
+        hub.failpoint = before

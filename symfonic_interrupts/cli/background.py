@@ -21,13 +21,13 @@ from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import AppDir, AsJson, Graph, Store, duration, interval
 from symfonic_interrupts.cli.reports import delivery_data, failure, sweep_data
 from symfonic_interrupts.cli.signals import Signals
-from symfonic_interrupts.engine.failed_thread import log_failure
-from symfonic_interrupts.engine.worker import Worker
+from symfonic_interrupts.delivering.failed_thread import log_failure
 from symfonic_interrupts.errors import InterruptError
+from symfonic_interrupts.upkeep.worker import Worker
 
 if TYPE_CHECKING:
-    from symfonic_interrupts.engine.progress import Delivery
-    from symfonic_interrupts.engine.resume import ResumeAdapter
+    from symfonic_interrupts.adapter.adapter import ResumeAdapter
+    from symfonic_interrupts.delivering.progress import Delivery
 
 
 @ending

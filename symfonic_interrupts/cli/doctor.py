@@ -157,7 +157,7 @@ def _graph(seen: Examination, graph: str | None, app_dir: Path | None, through_g
     try:
         with opened(graph, app_dir) as calls:
             if through_graph:
-                _engine(seen, calls, through_graph)
+                _hub(seen, calls, through_graph)
             seen.note("graph", OK, calls.adapter.graph_name)
             seen.look("saver", lambda: _saver(calls))
             seen.look("pauses", lambda: _pauses(calls))
@@ -167,21 +167,21 @@ def _graph(seen: Examination, graph: str | None, app_dir: Path | None, through_g
         seen.skip("there is no graph", "saver", "pauses")
 
 
-def _engine(seen: Examination, calls: Calls, checks: list[str]) -> None:
+def _hub(seen: Examination, calls: Calls, checks: list[str]) -> None:
     """The keys and the store of the graph's own `Interrupts`, over the connections that it has."""
-    engine = calls.adapter.graph.checkpointer.engine
+    hub = calls.adapter.graph.checkpointer.hub
 
     def in_store(body: Callable[[sa.Connection], Any]) -> Any:
-        return calls(engine.database, "run", body)
+        return calls(hub.database, "run", body)
 
     def in_use() -> str:
-        return _all_there(engine.keys, in_store(engine.operations.keys_in_use))
+        return _all_there(hub.keys, in_store(hub.operations.keys_in_use))
 
     looks: dict[str, Callable[[], str]] = {
-        "keys": lambda: _ring(engine.keys),
-        "database": lambda: in_store(lambda _: str(engine.database.target)),
+        "keys": lambda: _ring(hub.keys),
+        "database": lambda: in_store(lambda _: str(hub.database.target)),
         "schema": lambda: str(in_store(schema_version)),
-        "clock": lambda: _clock(in_store(clock_ahead), engine.config.clock_skew),
+        "clock": lambda: _clock(in_store(clock_ahead), hub.config.clock_skew),
         "keys in use": in_use,
     }
     for check in checks:

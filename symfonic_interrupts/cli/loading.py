@@ -28,7 +28,7 @@ from symfonic_interrupts.store.engines import read_url
 from symfonic_interrupts.tokens.keys import KeyRing, read_key_file
 
 if TYPE_CHECKING:
-    from symfonic_interrupts.engine.resume import ResumeAdapter  # with LangGraph: seconds, and no help text needs it
+    from symfonic_interrupts.adapter.adapter import ResumeAdapter  # with LangGraph: seconds, and no help text needs it
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ def _attribute(reference: str, app_dir: Path | None) -> Any:
 
 
 def _adapter(found: Any, reference: str, stack: ExitStack) -> tuple[ResumeAdapter, EventLoop | None]:
-    from symfonic_interrupts.engine.resume import ResumeAdapter
+    from symfonic_interrupts.adapter.adapter import ResumeAdapter
 
     loop: EventLoop | None = None
     if not isinstance(found, ResumeAdapter) and callable(found):

@@ -44,7 +44,7 @@ from symfonic_interrupts.errors import (
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 if TYPE_CHECKING:
-    from symfonic_interrupts.engine.views import PauseView
+    from symfonic_interrupts.core.results import PauseView
 
 Tokens = Annotated[
     bool, typer.Option("--tokens", help="With tokens. Whoever has a token may answer: mind who sees it.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from symfonic_interrupts.errors import InterruptError
 
 if TYPE_CHECKING:
-    from symfonic_interrupts.engine.janitor import SweepReport
-    from symfonic_interrupts.engine.progress import Delivery
+    from symfonic_interrupts.delivering.progress import Delivery
+    from symfonic_interrupts.upkeep.janitor import SweepReport
 
 
 def failure(error: Exception) -> dict[str, str | None]:

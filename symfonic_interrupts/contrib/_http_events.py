@@ -14,10 +14,10 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib._http_json import json_data, json_text
 from symfonic_interrupts.contrib._http_problems import CursorInvalid, problem
 from symfonic_interrupts.contrib._http_requests import is_of_scope
-from symfonic_interrupts.engine.resume import ResumeAdapter
 from symfonic_interrupts.errors import InterruptError
 from symfonic_interrupts.events import AnyEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope

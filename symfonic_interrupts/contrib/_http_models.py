@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.contrib._http_json import json_data
-from symfonic_interrupts.engine.failed_thread import FailedThread as Failed
-from symfonic_interrupts.engine.views import AnswerReceipt, PauseView
+from symfonic_interrupts.core.results import AnswerReceipt, PauseView
+from symfonic_interrupts.delivering.failed_thread import FailedThread as Failed
 from symfonic_interrupts.events import AskUserQuestionEvent, InterruptEvent, PauseEvent
 
 OpenPause = InterruptEvent | AskUserQuestionEvent

@@ -7,17 +7,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib import _http_models as models
 from symfonic_interrupts.contrib._http_parameters import READ_ERRORS, InterruptId, body_docs, json_response
 from symfonic_interrupts.contrib._http_problems import NO_STORE, RequestInvalid, problem_docs
 from symfonic_interrupts.contrib._http_requests import Bodies
 from symfonic_interrupts.contrib._http_runs import Identity, Runs
-from symfonic_interrupts.engine.resume import ResumeAdapter
 
 
 def add_operator_routes(router: APIRouter, adapter: ResumeAdapter, runs: Runs, bodies: Bodies, operator: Any) -> None:
     """What an operator may do to a pause of the own scope. Another's looks like one that there is not."""
-    longest = adapter.graph.checkpointer.engine.config.max_ttl
+    longest = adapter.graph.checkpointer.hub.config.max_ttl
 
     async def reissue(request: Request, interrupt_id: InterruptId, who: Identity = operator) -> Response:
         """A new token for a pending or expired pause. The old one is dead; the question stays the same."""

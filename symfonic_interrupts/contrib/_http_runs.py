@@ -22,12 +22,12 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib._http_problems import AfterAnswer, GraphFailed
 from symfonic_interrupts.contrib._http_shares import Shares, Turns
-from symfonic_interrupts.engine.failed_thread import log_failure
-from symfonic_interrupts.engine.progress import Delivery
-from symfonic_interrupts.engine.resume import ResumeAdapter
-from symfonic_interrupts.engine.views import AnswerReceipt
+from symfonic_interrupts.core.results import AnswerReceipt
+from symfonic_interrupts.delivering.failed_thread import log_failure
+from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.errors import (
     AnswerUnused,
     CheckpointMissing,
@@ -163,7 +163,7 @@ class Runs:
         self._run_kwargs = run_kwargs
         # apart: an answer is stored at once, however many runs there are
         self._answering, self._running = anyio.CapacityLimiter(threads), anyio.CapacityLimiter(threads)
-        self._turns = Turns(adapter.graph.checkpointer.engine.config.lease_wait)
+        self._turns = Turns(adapter.graph.checkpointer.hub.config.lease_wait)
         self._shutdown_wait = shutdown_wait.total_seconds()
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -23,6 +23,7 @@ except ImportError as error:
         f"symfonic_interrupts.contrib.fastapi needs its extra: pip install 'symfonic-interrupts[fastapi]' ({error})"
     ) from error
 
+from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib import _http_models as models
 from symfonic_interrupts.contrib._http_json import json_data
 from symfonic_interrupts.contrib._http_operating import add_operator_routes
@@ -64,8 +65,7 @@ from symfonic_interrupts.contrib._http_requests import (
 )
 from symfonic_interrupts.contrib._http_runs import Answer, Identity, Mode, Run, Runs
 from symfonic_interrupts.contrib._http_shares import Shares
-from symfonic_interrupts.engine.resume import ResumeAdapter
-from symfonic_interrupts.engine.views import PauseView
+from symfonic_interrupts.core.results import PauseView
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import PauseEvent
 

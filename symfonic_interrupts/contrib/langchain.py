@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
 from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter
 
-from symfonic_interrupts.engine.point import InterruptPoint
+from symfonic_interrupts.asking.point import InterruptPoint
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.interrupts import Interrupts
 

@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, Interrupt, interrupt
 
-from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts import langgraph_internals as names
 
 
 class State(TypedDict):

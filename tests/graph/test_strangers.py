@@ -67,7 +67,7 @@ async def test_of_anothers_pause_nothing_is_told_by_its_id_whatever_became_of_it
     seen = [await refusal(bench, adapter, "view", event.interrupt_id)]
     change(bench, "UPDATE interrupt_pauses SET payload = '{}'")
     seen.append(await refusal(bench, adapter, "view", event.interrupt_id))
-    bench.interrupts._engine.registry = Registry(bench.interrupts.config)
+    bench.interrupts._hub.registry = Registry(bench.interrupts.config)
     seen.append(await refusal(bench, adapter, "view", event.interrupt_id))
 
     assert unknown == (UnknownInterrupt, "no pause of this graph and scope has that interrupt_id")
@@ -83,7 +83,7 @@ async def test_a_strangers_token_is_refused_alike_whatever_became_of_its_pause_a
     seen.append(await refusal(bench, adapter, "answer", event.pause_token, {"approved": True}))
     change(bench, "DELETE FROM interrupt_pauses")
     seen.append(await refusal(bench, adapter, "answer", event.pause_token, {"approved": True}))
-    bench.interrupts._engine.registry = Registry(bench.interrupts.config)
+    bench.interrupts._hub.registry = Registry(bench.interrupts.config)
     seen.append(await refusal(bench, adapter, "answer", event.pause_token, {"approved": True}))
 
     assert seen[0][0] is ScopeMismatch
@@ -117,7 +117,7 @@ async def test_cursors_are_good_for_their_own_scope_only_and_count_nothing(bench
 
 
 async def test_the_cursor_of_now_needs_a_scope_where_there_is_no_default(bench: Bench) -> None:
-    bench.interrupts._engine.config = replace(bench.interrupts.config, default_scope=None)
+    bench.interrupts._hub.config = replace(bench.interrupts.config, default_scope=None)
     _, adapter = desk(bench)
 
     with pytest.raises(ScopeRequired):

@@ -171,7 +171,7 @@ class Watched(InterruptSaver):
 
 
 def compiled(bench: Bench, run: Run) -> tuple[Any, Any]:
-    engine = bench.interrupts.checkpointer(bench.saver).engine
+    engine = bench.interrupts.checkpointer(bench.saver).hub
     saver = Watched(bench.saver, engine, graph="tools")
     saver.run = run
     retry = RetryPolicy(max_attempts=3, initial_interval=0.001, jitter=False) if run.plan.retried else None

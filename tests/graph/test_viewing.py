@@ -141,7 +141,7 @@ async def test_what_is_no_cursor_is_refused(bench: Bench, cursor: Any) -> None:
 
 
 async def test_views_and_events_need_a_scope_where_there_is_no_default(bench: Bench) -> None:
-    bench.interrupts._engine.config = replace(bench.interrupts.config, default_scope=None)
+    bench.interrupts._hub.config = replace(bench.interrupts.config, default_scope=None)
     _, adapter = bench.compile(StateGraph(State).add_node("gate", asking(bench.refunds())).add_edge(START, "gate"))
 
     for method, args in (("view", ["i-000000000000"]), ("events", []), ("pending", [])):

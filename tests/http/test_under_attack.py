@@ -131,8 +131,8 @@ async def test_a_text_that_looks_like_many_values_is_a_text(one_desk: Desk, note
 async def patient_desk(url: str, folder: Path, mode: str) -> AsyncIterator[Desk]:
     """A desk that waits for a busy thread for longer than any test does."""
     async with open_desk(mode, url, folder) as desk:
-        engine = desk.bench.interrupts._engine
-        engine.config = replace(engine.config, lease_wait=timedelta(minutes=10))
+        hub = desk.bench.interrupts._hub
+        hub.config = replace(hub.config, lease_wait=timedelta(minutes=10))
         yield desk
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from symfonic_interrupts.engine.alarm import Alarm
+from symfonic_interrupts.core.alarm import Alarm
 
 LONG = 3600.0
 
@@ -79,7 +79,7 @@ def test_a_forked_process_makes_none_of_its_parents_calls_and_its_own_in_time() 
 
 FORKS = """
 import os, threading, time
-from symfonic_interrupts.engine.alarm import Alarm
+from symfonic_interrupts.core.alarm import Alarm
 
 alarm, own = Alarm(), threading.Event()
 say = lambda text: os.write(1, text.encode() + b"\\n")

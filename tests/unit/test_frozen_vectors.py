@@ -21,7 +21,7 @@ from symfonic_interrupts import (
     PauseToken,
 )
 from symfonic_interrupts.canonical import canonical_json, sha256
-from symfonic_interrupts.engine.questions import interrupt_id
+from symfonic_interrupts.core.executions import interrupt_id
 from symfonic_interrupts.store.row_mac import row_is_authentic, seal_row
 from symfonic_interrupts.tokens.keys import Purpose
 from symfonic_interrupts.tokens.receipt import Receipt

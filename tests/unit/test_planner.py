@@ -11,16 +11,8 @@ from typing import Any
 import pytest
 from langgraph.types import Interrupt
 
-from symfonic_interrupts.engine.planner import (
-    Plan,
-    TaskState,
-    is_durable,
-    is_marker,
-    is_pending,
-    plan,
-    read_tasks,
-    waiting_in,
-)
+from symfonic_interrupts.core.checkpoints import TaskState, is_marker, is_pending, read_tasks, waiting_in
+from symfonic_interrupts.delivering.planner import Plan, is_durable, plan
 
 INTERRUPT, RESUME, ERROR = "__interrupt__", "__resume__", "__error__"
 NULL_TASK = "00000000-0000-0000-0000-000000000000"

@@ -12,7 +12,7 @@ from langgraph.graph import START
 from langgraph.types import Command, Send
 
 from symfonic_interrupts import InterruptError
-from symfonic_interrupts.engine import langgraph_names as names
+from symfonic_interrupts import langgraph_internals as names
 from tests.graph.door.gates import PLACES, RAW, YES, Gate, finish, tried
 from tests.harness import Bench, thread
 

@@ -274,20 +274,20 @@ async def test_another_workers_live_lease_makes_the_applications_own_run_busy(be
     with pytest.raises(Crash):
         await bench.call(adapter, "invoke", event.pause_token, YES)
     broken.clear()
-    take = bench.interrupts._engine.operations.take_lease
+    take = bench.interrupts._hub.operations.take_lease
     taken = await _transact(bench, take, "default", "t1", "another", timedelta(minutes=5))
     assert taken is not None
 
     with pytest.raises(ThreadBusy):
         await bench.call(graph, "invoke", None, thread())
     assert gate.told == []
-    await _transact(bench, bench.interrupts._engine.operations.end_lease, taken[0], clean=False)
+    await _transact(bench, bench.interrupts._hub.operations.end_lease, taken[0], clean=False)
     await bench.call(graph, "invoke", None, thread())
     assert gate.told == [YES]
 
 
 async def _transact(bench: Bench, operation: Any, *args: Any, **kwargs: Any) -> Any:
-    database = bench.interrupts._engine.database
+    database = bench.interrupts._hub.database
     if bench.mode == "async":
         return await database.arun(operation, *args, **kwargs)
     return database.run(operation, *args, **kwargs)

@@ -1,0 +1,347 @@
+"""The resume adapter: what an application calls to look at tokens, answer them, and move threads on.
+
+Each call is written once as steps (`redeem`, `delivery`) and offered sync and async here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
+from typing import Any
+
+from symfonic_interrupts.adapter.event_streams import EventStreams
+from symfonic_interrupts.adapter.graph_checks import check_graph
+from symfonic_interrupts.adapter.reading import Viewer
+from symfonic_interrupts.answering.batch import Answers, answer_many
+from symfonic_interrupts.answering.redeem import Redeemer
+from symfonic_interrupts.answering.reissue_revoke import Lifecycle
+from symfonic_interrupts.core.effects import (
+    Steps,
+    Tools,
+    aperform,
+    aperform_stream,
+    perform,
+    perform_stream,
+    transact,
+)
+from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.results import AnswerReceipt
+from symfonic_interrupts.delivering.deliverer import Deliverer
+from symfonic_interrupts.delivering.progress import Delivery, breakpoints_of
+from symfonic_interrupts.delivering.recovery import Recovery, RunKwargs
+from symfonic_interrupts.errors import AnswerUnused
+from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.upkeep.janitor import Janitor
+from symfonic_interrupts.upkeep.worker import Worker
+
+
+class ResumeAdapter(EventStreams, Viewer):
+    """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
+
+    def __init__(self, hub: Hub, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
+        saver = check_graph(hub, graph)
+        redeemer = Redeemer(hub, saver.graph)
+        super().__init__(hub, saver.graph, redeemer, Tools(hub.database, saver.inner, graph))
+        self.graph = graph
+        self._deliverer = Deliverer(hub, graph, saver)
+        self._recovery = Recovery(hub, saver.graph, self._deliverer, run_kwargs)
+        self._lifecycle = Lifecycle(hub, saver.graph, redeemer)
+
+    def __repr__(self) -> str:
+        return f"ResumeAdapter(graph={self.graph_name!r})"
+
+    # -- one token
+
+    def answer(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AnswerReceipt:
+        """Spend the token on this answer and store it, without running the graph.
+
+        Args:
+            token: as it was given out.
+            response: an instance of the point's response model, or plain JSON data.
+            scope: where the answer comes from; required unless `FrameworkConfig.default_scope` is set.
+            actor: who answers, in the application's words, at most 255 characters; recorded.
+            idempotency_key: the same key with the same answer again gives the same receipt instead of `TokenConsumed`.
+
+        Raises:
+            TokenInvalid, TokenExpired, TokenConsumed, UnknownInterrupt, ScopeRequired, ScopeMismatch, ResponseInvalid,
+            PauseNotReady, PauseSuperseded, CheckpointMissing, StoreError: the token is not spent.
+        """
+        return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools)[0]
+
+    async def aanswer(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AnswerReceipt:
+        """`answer` for coroutines."""
+        return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools))[0]
+
+    # -- one thread
+
+    def deliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
+        """Drive a thread's graph with its stored answers, until it ends or waits for a person.
+
+        Raises:
+            CheckpointMissing: the thread has no checkpoint.
+            ThreadBusy: another worker drove it for all of `FrameworkConfig.lease_wait`.
+            RegistrationError: `graph_kwargs` name a tenant or a checkpoint.
+            Exception: whatever the graph raises; the answers stay stored.
+        """
+        return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    async def adeliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
+        """`deliver` for coroutines."""
+        return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    def stream_delivery(self, thread_id: str, **graph_kwargs: Any) -> Generator[Any, None, Delivery]:
+        """`deliver`, yielding the graph's chunks."""
+        return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    def astream_delivery(self, thread_id: str, **graph_kwargs: Any) -> AsyncGenerator[Any, None]:
+        """`adeliver`, yielding the graph's chunks."""
+        return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+
+    # -- both
+
+    def invoke(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Any:
+        """`answer`, then drive the thread; returns what the graph's own `invoke` would.
+
+        Raises:
+            AnswerUnused: the graph finished without using the answer; and all that `answer` and `deliver` raise.
+        """
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform(steps, self._tools).output
+
+    async def ainvoke(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Any:
+        """`invoke` for coroutines."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return (await aperform(steps, self._tools)).output
+
+    def stream(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> Generator[Any, None, Delivery]:
+        """`invoke`, yielding what the graph's own `stream` would."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform_stream(steps, self._tools)
+
+    def astream(
+        self,
+        token: str,
+        response: Any,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **graph_kwargs: Any,
+    ) -> AsyncGenerator[Any, None]:
+        """`ainvoke`, yielding what the graph's own `astream` would."""
+        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return aperform_stream(steps, self._tools)
+
+    def _answer_and_deliver(
+        self,
+        token: str,
+        response: Any,
+        scope: FrameworkTenantScope | None,
+        actor: str | None,
+        idempotency_key: str | None,
+        graph_kwargs: dict[str, Any],
+    ) -> Steps[Delivery]:
+        self._deliverer.check_kwargs(graph_kwargs)
+
+        def check(row: PauseRow) -> None:  # before the token is spent
+            self._deliverer.check_kwargs(graph_kwargs, row["thread_id"])
+
+        receipt, row, held = yield from self._redeemer.answer(
+            token,
+            response,
+            scope,
+            actor,
+            idempotency_key,
+            hold=True,
+            breakpoints=breakpoints_of(graph_kwargs),
+            on_row=check,
+        )
+        delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
+        unused = receipt.interrupt_id in delivery.unused
+        if not unused and not delivery.ran:  # another worker delivered it
+            states = yield transact(self._hub.operations.states_of, [row["jti"]])
+            unused = states.get(row["jti"]) == "unused"
+        if unused:
+            raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
+        return delivery
+
+    # -- what an operator does to a pause
+
+    def reissue(
+        self,
+        interrupt_id: str,
+        *,
+        ttl: timedelta | None = None,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> PauseEvent:
+        """A new token for a pending or expired pause. The old token is dead; the question stays the same.
+
+        Args:
+            ttl: how long the new token lasts; None: as long as the point says.
+            thread_id: the pause's thread. Needed only where pauses of several threads have this id; else UnknownInterrupt.
+
+        Raises:
+            UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
+            RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
+        """
+        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
+
+    async def areissue(
+        self,
+        interrupt_id: str,
+        *,
+        ttl: timedelta | None = None,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> PauseEvent:
+        """`reissue` for coroutines."""
+        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
+
+    def revoke(
+        self,
+        interrupt_id: str,
+        *,
+        reason: str,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> None:
+        """Kill the token of a pending pause; the thread stays where it is. The reason is recorded.
+
+        Args:
+            thread_id: see `reissue`.
+
+        Raises:
+            UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
+            RegistrationError: no reason.
+        """
+        perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
+
+    async def arevoke(
+        self,
+        interrupt_id: str,
+        *,
+        reason: str,
+        scope: FrameworkTenantScope | None = None,
+        thread_id: str | None = None,
+    ) -> None:
+        """`revoke` for coroutines."""
+        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
+
+    # -- many
+
+    def invoke_many(
+        self,
+        answers: Answers,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        **graph_kwargs: Any,
+    ) -> list[Delivery]:
+        """Answer many pauses, all or none in one transaction; then drive each thread once.
+
+        Args:
+            answers: pairs of (token, response).
+            scope, actor: of all of them; see `answer`.
+            graph_kwargs: for every run of the graph.
+
+        Returns:
+            One `Delivery` per thread, in the order of the answers; what its graph raised stands in `Delivery.error`.
+
+        Raises:
+            InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
+        """
+        return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
+
+    async def ainvoke_many(
+        self,
+        answers: Answers,
+        *,
+        scope: FrameworkTenantScope | None = None,
+        actor: str | None = None,
+        **graph_kwargs: Any,
+    ) -> list[Delivery]:
+        """`invoke_many` for coroutines."""
+        return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
+
+    def _invoke_many(
+        self, answers: Answers, scope: FrameworkTenantScope | None, actor: str | None, graph_kwargs: dict[str, Any]
+    ) -> Steps[list[Delivery]]:
+        check = self._deliverer.check_kwargs
+        check(graph_kwargs)
+        threads = yield from answer_many(
+            self._hub, self._redeemer, answers, scope, actor, lambda row: check(graph_kwargs, row["thread_id"])
+        )
+        return (yield from self._recovery.deliver_each(threads, graph_kwargs))
+
+    def recover(self, limit: int | None = None) -> list[Delivery]:
+        """Finish what a crash left unfinished: undelivered answers, interrupted runs, pauses that were never stored whole.
+
+        Threads that are being driven are left alone. One thread's error stands in its `Delivery.error`; the others go on.
+
+        Args:
+            limit: at most so many threads.
+        """
+        return perform(self._recovery.recover(limit), self._tools)
+
+    async def arecover(self, limit: int | None = None) -> list[Delivery]:
+        """`recover` for coroutines."""
+        return await aperform(self._recovery.recover(limit), self._tools)
+
+    def janitor(self) -> Janitor:
+        """A janitor for this graph; as `Interrupts.janitor`."""
+        return Janitor(self._hub, self.graph_name, self._redeemer, self._recovery, self._tools)
+
+    def worker(self) -> Worker:
+        """A loop that recovers and sweeps this graph; as `Interrupts.worker`."""
+        janitor = self.janitor()
+        return Worker([self.recover, janitor.sweep], [self.arecover, janitor.asweep])
+
+    def belongs_to(self, hub: Hub) -> bool:
+        """Whether it was made by the `Interrupts` that has this hub."""
+        return self._hub is hub

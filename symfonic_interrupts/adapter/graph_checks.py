@@ -1,0 +1,161 @@
+"""What is refused when a graph is put together, before anybody is asked anything."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.decorating import POINT_ATTRIBUTE
+from symfonic_interrupts.asking.guards import guard_node, unguarded
+from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.errors import RegistrationError
+from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.saver.saver import InterruptSaver
+
+
+def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
+    """The graph's saver, if the graph can pause safely.
+
+    Raises:
+        RegistrationError: no compiled graph, a saver that is not ours, a point in a cached node, a registered node that the
+            graph does not have or that two points cover.
+    """
+    hub.database.check_open()
+    if not hasattr(graph, "get_state") or not hasattr(graph, "checkpointer"):
+        raise RegistrationError("graph must be a compiled LangGraph graph: builder.compile(checkpointer=...)")
+    saver = graph.checkpointer
+    if not isinstance(saver, InterruptSaver) or saver.hub is not hub:
+        raise RegistrationError(
+            "the graph's checkpointer is not from this Interrupts;"
+            " compile it with checkpointer=interrupts.checkpointer(saver)"
+        )
+    nodes = dict(_nodes(graph))
+    covered = list(hub.covered_nodes(saver.graph, node_objects(nodes)))
+    _check_cover(saver.graph, nodes, covered)
+    cached = frozenset(path for path, node in nodes.items() if getattr(node, "cache_policy", None) is not None)
+    if getattr(graph, "cache_policy", None) is not None:
+        cached |= {path for path in nodes if names.NS_END not in path}
+    for path in cached:
+        if any(path == asks for _, asks in covered) or _is_point(nodes[path]):
+            raise RegistrationError(
+                f"node {path!r} is a point and has a CachePolicy: another thread could get its answer from the cache;"
+                " remove cache_policy from the node"
+            )
+    _note(hub, saver.graph, nodes, cached)
+    for node in nodes.values():
+        guard_node(node)
+    saver.note_guards()
+    _warn_of_strangers(hub, saver.graph)
+    return saver
+
+
+def node_objects(nodes: Mapping[str, Any]) -> dict[str, list[object]]:
+    """By what stands before a node's own name in its path (`""`, `"sub:"`): the objects whose methods the nodes there run."""
+    found: dict[str, list[object]] = {}
+    for path, node in nodes.items():
+        above, end, _ = path.rpartition(names.NS_END)
+        here = found.setdefault(above + end, [])
+        for function in _functions(node):
+            owner = getattr(function, "__self__", None)
+            if owner is not None and not any(owner is known for known in here):
+                here.append(owner)
+    return found
+
+
+def _check_cover(graph: str, nodes: Mapping[str, Any], covered: list[tuple[InterruptRegistration, str]]) -> None:
+    by: dict[str, str] = {}
+    for registration, path in covered:
+        if path.partition(names.NS_END)[0] not in nodes:
+            raise RegistrationError(
+                f"{registration.name}: nodes names {path!r}, but graph {graph!r} has no such node;"
+                f' it has {sorted(nodes)}. Where several graphs share this Interrupts, write "graph/node"'
+            )
+        if by.setdefault(path, registration.name) != registration.name:
+            raise RegistrationError(
+                f"{registration.name}: node {path!r} of graph {graph!r} is covered by {by[path]} already"
+            )
+        if path not in nodes and (parent := _closed_above(path, nodes)) is not None:
+            warnings.warn(
+                f"{registration.name}: nodes names {path!r}, but the graph that is node {parent!r} of {graph!r} has no such"
+                f" node, so no question is covered by it; it has {_below(parent, nodes)}",
+                UserWarning,
+                stacklevel=5,
+            )
+
+
+def _warn_of_strangers(hub: Hub, graph: str) -> None:
+    """An agent that carries another object of the same class than the one that is registered: a factory was called twice."""
+    everywhere = [o for objects in hub.node_objects.values() for here in objects.values() for o in here]
+    owners = [r.nodes_of for r in hub.registry.values() if r.nodes_of is not None]
+    for registration in hub.registry.values():
+        owner = registration.nodes_of
+        if owner is None or any(owner is found for found in everywhere):
+            continue
+        for objects in hub.node_objects[graph].values():
+            if any(type(o) is type(owner) and not any(o is known for known in owners) for o in objects):
+                warnings.warn(
+                    f"{registration.name}: graph {graph!r} carries another {type(owner).__name__} than the one that is"
+                    " registered, so its questions get no token; register the very object that the graph was made with",
+                    UserWarning,
+                    stacklevel=5,
+                )
+
+
+def _closed_above(path: str, nodes: Mapping[str, Any]) -> str | None:
+    """The node above `path` that is itself a compiled graph, all of whose nodes are seen, and lacks the next one."""
+    parts = path.split(names.NS_END)
+    for n in range(1, len(parts)):
+        parent = names.NS_END.join(parts[:n])
+        if not any(hasattr(step, "get_subgraphs") for step in _steps(nodes[parent])):
+            return None  # a function: it may run any graph
+        if names.NS_END.join(parts[: n + 1]) not in nodes:
+            return parent
+    return None
+
+
+def _below(parent: str, nodes: Mapping[str, Any]) -> list[str]:
+    return sorted(path for path in nodes if path.rpartition(names.NS_END)[0] == parent)
+
+
+def _note(hub: Hub, graph: str, nodes: Mapping[str, Any], cached: frozenset[str]) -> None:
+    with hub.lock:
+        known = hub.graph_nodes.get(graph)
+        hub.graph_nodes[graph] = frozenset(nodes)
+        hub.node_objects[graph] = node_objects(nodes)
+        hub.cached_nodes[graph] = cached
+    if known is not None and known != frozenset(nodes):
+        warnings.warn(
+            f"two graphs go by the name {graph!r}: tokens of one are taken for the other's;"
+            " name them: interrupts.checkpointer(saver, graph=...)",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
+    yield from ((name, node) for name, node in graph.nodes.items() if not name.startswith("__"))
+    if hasattr(graph, "get_subgraphs"):
+        for path, below in graph.get_subgraphs(recurse=True):
+            prefix = path.replace(names.NS_SEPARATOR, names.NS_END)
+            for name, node in below.nodes.items():
+                if not name.startswith("__"):
+                    yield f"{prefix}{names.NS_END}{name}", node
+
+
+def _is_point(node: Any) -> bool:
+    return any(hasattr(function, POINT_ATTRIBUTE) for function in _functions(node))
+
+
+def _functions(node: Any) -> Iterator[Any]:
+    for step in _steps(node):
+        for function in (getattr(step, "func", None), getattr(step, "afunc", None)):
+            if function is not None:
+                yield inspect.unwrap(function, stop=lambda f: hasattr(f, POINT_ATTRIBUTE))
+
+
+def _steps(node: Any) -> list[Any]:
+    bound = unguarded(getattr(node, "bound", None))
+    return [unguarded(step) for step in getattr(bound, "steps", None) or [bound]]

@@ -1,0 +1,125 @@
+"""Open pauses, single pauses and events, from the store alone. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from symfonic_interrupts.core.arguments import SCOPE_REMEDY, checked_limit
+from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.results import PauseView, view_of
+from symfonic_interrupts.core.rows import check_authentic, open_events, scope_of
+from symfonic_interrupts.errors import UnknownInterrupt
+from symfonic_interrupts.events import PauseEvent, RecordedEvent
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.same_ids import the_one_meant
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.tokens.cursor import Place, Where, open_place, seal_place
+
+
+def list_pending(
+    hub: Hub,
+    graph: str,
+    *,
+    scope: FrameworkTenantScope | None,
+    include_sub_scopes: bool,
+    limit: int,
+    thread_id: str | None,
+    **filters: str | None,
+) -> Steps[list[PauseEvent]]:
+    """The open pauses of a scope with freshly minted tokens, newest first. See `ResumeAdapter.pending`."""
+    hub.database.check_open()
+    asked: dict[str, Any] = {
+        "graph": graph,
+        "limit": checked_limit(limit, "the next page begins `after` the last"),
+        "thread_id": None if thread_id is None else str(thread_id),  # as LangGraph does
+        **_whose(hub, scope, include_sub_scopes),
+        **filters,
+    }
+    if asked["interrupt_id"] is not None:
+        the_one_meant((yield transact(hub.operations.list_open, **{**asked, "limit": 2})))
+    events: list[PauseEvent] = []
+    while True:  # rows that are left out, because they were altered, hide nothing behind them
+        rows = yield transact(hub.operations.list_open, **asked)
+        events += open_events(hub, rows)
+        if len(rows) < limit or len(events) >= limit:
+            return events[:limit]
+        asked["after"] = rows[-1]["id"]
+
+
+def view_pause(
+    hub: Hub, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None
+) -> Steps[PauseView]:
+    """One pause, for its own scope. See `ResumeAdapter.view`."""
+    hub.database.check_open()
+    given = hub.require_scope(scope, SCOPE_REMEDY)
+    thread = None if thread_id is None else str(thread_id)
+    rows: list[PauseRow] = yield transact(hub.operations.find_pauses, graph, str(interrupt_id), thread)
+    for row in rows:
+        if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
+            check_authentic(hub, row)  # a stranger is not told that another's row was altered
+    meant = the_one_meant([row for row in rows if _sees(hub, given, row)])
+    if meant is None:
+        raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")
+    return view_of(meant, hub.registry.named(meant["name"]), hub.now())
+
+
+def _sees(hub: Hub, scope: FrameworkTenantScope, row: PauseRow) -> bool:
+    owner = scope_of(row)
+    registration = hub.registry.get(row["name"])
+    return scope == owner or bool(registration and registration.cross_scope_allowed and scope.contains(owner))
+
+
+def list_events(
+    hub: Hub,
+    graph: str,
+    *,
+    scope: FrameworkTenantScope | None,
+    include_sub_scopes: bool,
+    thread_id: str | None,
+    after: str | None,
+    limit: int,
+) -> Steps[list[RecordedEvent]]:
+    """What was recorded of a scope's pauses, oldest first. See `ResumeAdapter.events`."""
+    hub.database.check_open()
+    whose = _whose(hub, scope, include_sub_scopes)
+    where = graph, whose["scope"].scope_hash
+    rows = yield transact(
+        hub.operations.list_events,
+        graph=graph,
+        limit=checked_limit(limit, "go on `after` the last cursor"),
+        thread_id=None if thread_id is None else str(thread_id),
+        after=None if after is None else _place(hub, after, where),
+        **whose,
+    )
+    return [_recorded(hub, row, where) for row in rows]
+
+
+def event_cursor(hub: Hub, graph: str, scope: FrameworkTenantScope | None) -> Steps[str]:
+    """The cursor of now. See `ResumeAdapter.event_cursor`."""
+    hub.database.check_open()
+    where = graph, hub.require_scope(scope, SCOPE_REMEDY).scope_hash
+    place = yield transact(hub.operations.events_end)
+    return seal_place(place, hub.keys, where, fresh=True)
+
+
+def _whose(hub: Hub, scope: FrameworkTenantScope | None, include_sub_scopes: bool) -> dict[str, Any]:
+    crossing = [r.name for r in hub.registry.values() if r.cross_scope_allowed] if include_sub_scopes else None
+    return {"scope": hub.require_scope(scope, SCOPE_REMEDY), "sub_scope_names": crossing}
+
+
+def _recorded(hub: Hub, row: dict[str, Any], where: Where) -> RecordedEvent:
+    facts = {key: row[key] for key in ("at", "type", "name", "interrupt_id", "thread_id")}
+    cursor = seal_place((row["xid"], row["id"]), hub.keys, where)
+    return RecordedEvent(cursor=cursor, scope=scope_of(row), body=json.loads(row["body"]), **facts)
+
+
+def _place(hub: Hub, cursor: str, where: Where) -> Place:
+    place = open_place(cursor, hub.keys, where)
+    if place is None:
+        raise ValueError(
+            "after must be a cursor that events() or event_cursor() gave out for this graph and scope; None begins with the"
+            " oldest event"
+        )
+    return place

@@ -1,0 +1,1 @@
+"""What spends a token: redeem one or many, reissue, revoke."""

@@ -1,0 +1,238 @@
+"""The door of a task: what is looked at before a node's body runs and after it has returned.
+
+Before: a native question that a registration covers takes only an answer that came through the adapter. After: what a node
+asked and was not told is not done, so it is asked after all, or the run ends there. `guards` puts this around a graph's nodes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from langgraph.errors import GraphInterrupt, NodeInterrupt
+
+from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.envelope import REFUSED, Loaded
+from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covering
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.executions import Question
+from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.lease import lease_of
+from symfonic_interrupts.core.refusals import record_refusal
+from symfonic_interrupts.core.rows import new_row
+from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
+from symfonic_interrupts.registration import InterruptRegistration
+
+Config = Mapping[str, Any]
+
+
+class Door:
+    """The door of every task of one graph, for as long as its nodes are guarded.
+
+    Args:
+        cached_above: from a thread and a namespace, the name of a task around the graph there whose result goes into a cache;
+            or an empty text.
+    """
+
+    def __init__(self, hub: Hub, graph: str, cached_above: Callable[[str, str], str], natives: NativeAnswers) -> None:
+        self._hub = hub
+        self._graph = graph
+        self._cached_above = cached_above
+        self._natives = natives
+
+    # -- before the body
+
+    def concerns(self, config: Config) -> bool:
+        """Whether anything must be looked at before this task's body runs."""
+        return self._covering(config["configurable"]) is not None
+
+    def enter(self, config: Config) -> Steps[None]:
+        """Let a covered native node run with the answers that may count, and no others.
+
+        Raises:
+            ResumeRefused: the run brings it an answer past the adapter.
+            RegistrationError: its answer would go into a cache.
+            ThreadBusy: this delivery has lost its thread.
+        """
+        configurable = config["configurable"]
+        registration = self._covering(configurable)
+        info = names.execution_info(configurable)
+        if registration is None or info is None:
+            return
+        task_id = names.running_task_id(configurable, info.task_id)
+        self._natives.guarded(task_id)
+        self.check_not_cached(registration.name, configurable)
+        if not self._may_enter(configurable, task_id):
+            refused = ResumeRefused(f"{registration.name}: {REFUSED}")
+            yield from self._record_refusal(refused, registration.name, config, leaf_task_id=task_id)
+            raise refused
+
+    def _covering(self, configurable: Mapping[str, Any]) -> InterruptRegistration | None:
+        info = names.execution_info(configurable)
+        if info is None or not self._hub.registry.covers_nodes:
+            return None
+        return covering(self._hub, self._graph, names.node_path(info.checkpoint_ns))
+
+    def _may_enter(self, configurable: Mapping[str, Any], task_id: str) -> bool:
+        if names.take_bare_resume(configurable):
+            return False
+        found = names.brought(configurable)
+        if not found:
+            return True
+        stored = 0
+        if isinstance(found, Loaded):
+            stored = found.stored
+            bad = next((slot for slot in range(stored) if slot not in found.admitted), None)
+            if bad is not None and len(found) > stored:
+                return False
+            if bad is not None:  # left behind by an earlier run: it is asked again
+                found.cut(bad)
+                return True
+        lease = lease_of({"configurable": configurable}, self._graph)
+        if lease is not None:
+            lease.check()
+        return all(
+            lease is not None and lease.has_sent(task_id, slot, found[slot]) for slot in range(stored, len(found))
+        )
+
+    def check_not_cached(self, name: str, configurable: Mapping[str, Any]) -> None:
+        """Raise RegistrationError where the running task's result goes into a cache: another thread would get its answer."""
+        info = names.execution_info(configurable)
+        cached = names.cached_task(configurable)
+        if cached is None and info is not None:
+            path = names.node_path(info.checkpoint_ns).split(names.NS_END)
+            static = self._hub.cached_nodes.get(self._graph, frozenset())
+            cached = next((p for n, p in enumerate(path) if names.NS_END.join(path[: n + 1]) in static), None)
+            ns = names.writes_ns(configurable, info.checkpoint_id)
+            cached = cached or self._cached_above(str(info.thread_id), ns) or None
+        if cached is not None:
+            raise RegistrationError(
+                f"{name}: {cached!r} has a CachePolicy, so another thread could get this answer from the cache; remove"
+                " cache_policy from it"
+            )
+
+    # -- the body has raised
+
+    def bubbled(self, config: Config, error: BaseException) -> Steps[None]:
+        """Record a refusal that passes by; remember which node asked.
+
+        Raises:
+            RegistrationError: a covered node raised NodeInterrupt, which takes no answer.
+        """
+        configurable = config["configurable"]
+        info = names.execution_info(configurable)
+        if info is None:
+            return
+        if isinstance(error, ResumeRefused) and not error.recorded:
+            for execution in self._hub.executions.under((self._graph, str(info.thread_id)), info.checkpoint_ns):
+                if execution.refused is error and (asked := execution.refused_question) is not None:
+                    yield from self._record_refusal(error, asked.name, config, interrupt_id=asked.interrupt_id)
+        if isinstance(error, GraphInterrupt) and error.args and error.args[0]:
+            path = names.node_path(info.checkpoint_ns)
+            if isinstance(error, NodeInterrupt) and (covered := self._covering(configurable)) is not None:
+                raise RegistrationError(
+                    f"{covered.name}: node {path!r} raises NodeInterrupt, which takes no answer; call interrupt() instead"
+                ) from error
+            for interrupt in error.args[0]:
+                self._natives.asked_by(interrupt.id, path)
+
+    def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Steps[None]:
+        """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
+        error.recorded = True
+        thread_id = str(names.execution_info(config["configurable"]).thread_id)
+        rows, _ = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+        meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
+        row = meant[-1] if meant else self._nameless(config, name, thread_id)
+        if row is not None:
+            yield from record_refusal(self._hub, row, error.code, {"name": name})
+        else:
+            audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
+
+    def _nameless(self, config: Config, name: str, thread_id: str) -> dict[str, Any] | None:
+        """What an event tells where no question was asked. None where no scope is known: it would be nobody's event."""
+        try:
+            scope = self._hub.scope_of_run(config)
+        except ScopeRequired:
+            return None
+        tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+        counted = canonical_json(
+            {"graph": self._graph, "thread_id": thread_id, "name": name}
+        )  # in place of a token's id
+        return {
+            "jti": counted,
+            "graph": self._graph,
+            "thread_id": thread_id,
+            "interrupt_id": "",
+            "name": name,
+            **tenant,
+        }
+
+    def row_of(self, question: Question, thread_id: str) -> dict[str, Any]:
+        """What an event tells of a question that has no row of its own, or none that is known here."""
+        return new_row(
+            self._hub,
+            question,
+            graph=self._graph,
+            thread_id=thread_id,
+            checkpoint_id=question.leaf_checkpoint_id,
+            task_id=question.leaf_task_id,
+            langgraph_id="",
+            slot=0,
+        )
+
+    # -- the body has returned
+
+    def must_leave(self, config: Config) -> bool:
+        """Whether anything must be looked at after this task's body has returned."""
+        info = names.execution_info(config["configurable"])
+        if info is None or self._hub.config.on_swallowed == "warn":
+            return False
+        return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
+
+    def leave(self, config: Config) -> Steps[None]:
+        """A node must not finish with a question that nobody was asked.
+
+        Raises:
+            GraphInterrupt: what it asked, so that it is asked after all.
+            PauseSwallowed: it cannot be asked any more.
+        """
+        configurable = config["configurable"]
+        info = names.execution_info(configurable)
+        thread = (self._graph, str(info.thread_id))
+        swallowed = self._hub.executions.swallowed_under(thread, info)
+        if swallowed:
+            yield from self.tell_swallowed([q for e in swallowed for q in e.unanswered()], str(info.thread_id))
+            askable = [e for e in swallowed if e.raised is not None and (e.info is info or not e.has_finished)]
+            if len(askable) < len(swallowed):
+                raise PauseSwallowed(_swallowed(swallowed[0].unanswered()[0].name))
+            raised = askable[0].raised
+            assert raised is not None
+            raise GraphInterrupt(raised.args[0])
+        covered = self._covering(configurable)
+        if covered is not None and names.times_asked(configurable) > len(names.brought(configurable) or ()):
+            audit_log.warning("interrupt_swallowed %s", canonical_json({"name": covered.name}))
+            raise PauseSwallowed(_swallowed(covered.name))
+
+    def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Steps[None]:
+        """Record and warn, once each, that a task swallowed these questions."""
+        fresh = [question for question in questions if self._hub.first_time(("swallowed", question.interrupt_id))]
+        for question in fresh:
+            told = {"name": question.name, "interrupt_id": question.interrupt_id}
+            row = self.row_of(question, thread_id)
+            yield transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
+            audit_log.warning("interrupt_swallowed %s", canonical_json(told))
+        for question in fresh:
+            with suppress(
+                UserWarning
+            ):  # an application may have warnings raised; what is to happen goes on all the same
+                warnings.warn(_swallowed(question.name), UserWarning, stacklevel=2)
+
+
+def _swallowed(name: str) -> str:
+    return (
+        f"{name}: the pause was swallowed: something between the node and the question catches Exception; let GraphInterrupt"
+        " pass"
+    )

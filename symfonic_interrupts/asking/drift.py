@@ -1,0 +1,141 @@
+"""Payloads that differ at every pass: an answer fits the payload that it was given for, so none of them ever arrives.
+
+The first answer in a row that does not fit what its task asks next gives an event and a warning; the third ends the run with
+`PayloadInvalid`. How many they were stands in the rows, so it does not matter which process delivers. Only names of fields are
+told, never values. Where calls run side by side, in a ToolNode, nobody can tell: there an answer may miss its pass by chance.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
+
+from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.executions import Execution
+from symfonic_interrupts.core.hub import Hub, audit_log
+from symfonic_interrupts.core.lease import LeaseKeeper
+from symfonic_interrupts.errors import PayloadInvalid
+from symfonic_interrupts.store.operations import Claim
+from symfonic_interrupts.store.schema import PauseRow
+
+MOST_DRIFTS = 3
+"""So many answers in a row may miss: then the node is told, not another person asked."""
+
+MOST_FIELDS = 20
+"""So many names of fields are told, at most."""
+
+
+def tool_nodes(graph: Any, above: str = "") -> frozenset[str]:
+    """Paths of the graph's ToolNodes and of those below it, where LangGraph can see them."""
+    found = {above + name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)}
+    for name, child in graph.get_subgraphs():
+        if isinstance(child, Pregel):
+            found |= tool_nodes(child, f"{above}{name}{names.NS_END}")
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A question that stands where another one was answered.
+
+    Attributes:
+        fields: the paths of what differs between the two payloads.
+        times: how many answers in a row did not fit.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    times: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nobody is to be asked again."""
+        return self.times >= MOST_DRIFTS
+
+    def tell(self) -> None:
+        """Warn. Raises PayloadInvalid where nobody is to be asked again."""
+        what = ", ".join(self.fields)
+        if self.is_last:
+            raise PayloadInvalid(
+                f"{self.name}: {self.times} answers in a row did not fit what was asked next, which differs in: {what};"
+                " the payload must be computed the same way at every pass"
+            )
+        warnings.warn(
+            f"{self.name}: an answer did not fit what was asked next, which differs in: {what}; the payload must be computed"
+            " the same way at every pass",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def missed_answers(lease: LeaseKeeper | None, executions: Iterable[Execution]) -> list[str]:
+    """Jtis of answers that this delivery brought to tasks which took none of them."""
+    if lease is None:
+        return []
+    missed: set[str] = set()
+    for execution in executions:
+        parts = names.node_path(execution.info.checkpoint_ns).split(names.NS_END)
+        if any(names.NS_END.join(parts[: n + 1]) in lease.side_by_side for n in range(len(parts))):
+            continue  # another call may have asked first, and ended the pass
+        with execution.lock:
+            brought = execution.received & lease.brought
+            if not brought & execution.used.keys():
+                missed |= brought
+    return sorted(missed)
+
+
+def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Steps[Drift | None]:
+    """Note that these questions, just opened, stand where other ones were answered. The one to tell of, if any.
+
+    Args:
+        jtis: of the answers that their tasks did not take.
+    """
+    found: list[Drift] = []
+    answers = (yield transact(hub.operations.unfit_answers, jtis)) if jtis and asked else []
+    for row in asked:
+        before = [a for a in answers if (a["name"], a["leaf_task_id"]) == (row["name"], row["leaf_task_id"])]
+        if not before or any(a["request_hash"] == row["request_hash"] for a in before):
+            continue
+        last = max(before, key=lambda answer: (answer["drifts"] or 0, answer["id"]))
+        drift = Drift(row["name"], differing(last["payload"], row["payload"]), 1 + (last["drifts"] or 0))
+        told = {
+            "name": drift.name,
+            "answered": last["interrupt_id"],
+            "fields": list(drift.fields),
+            "times": drift.times,
+        }
+        # after the last one it begins anew: by then the node may have been mended
+        counts = dict.fromkeys((a["jti"] for a in before), 0) if drift.is_last else {row["jti"]: drift.times}
+        yield transact(hub.operations.count_drifts, counts, row, ("interrupt_drifted", told))
+        audit_log.warning("interrupt_drifted %s", canonical_json({**told, "interrupt_id": row["interrupt_id"]}))
+        if drift.is_last:
+            closed = ("interrupt_superseded", {"name": row["name"]})
+            yield transact(hub.operations.close, row, Claim("superseded", "superseded"), closed)
+        found.append(drift)
+    return max(found, key=lambda drift: drift.times, default=None)
+
+
+def differing(one: str, other: str) -> tuple[str, ...]:
+    """The paths at which two JSON texts differ; a list counts as one place."""
+    return tuple(sorted(_differing(json.loads(one), json.loads(other), "")))[:MOST_FIELDS] or ("the whole payload",)
+
+
+def _differing(one: Any, other: Any, path: str) -> list[str]:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return [
+            found
+            for key in one.keys() | other.keys()
+            for found in _differing(one.get(key, _ABSENT), other.get(key, _ABSENT), f"{path}.{key}" if path else key)
+        ]
+    return [] if one == other and type(one) is type(other) else ([path] if path else [])
+
+
+_ABSENT = object()

@@ -1,0 +1,124 @@
+"""Guards around the nodes of a compiled graph: what makes a task pass its door (`door`).
+
+A guard is put on when the adapter is made. It finds the saver in the running task's config, so it does nothing in a run under
+another saver, and a node that several graphs share is guarded once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langgraph.errors import GraphBubbleUp
+
+from symfonic_interrupts import langgraph_internals as names
+
+
+def guard_node(node: Any) -> None:
+    """Guard a compiled graph's node, before and after its body. A second time changes nothing."""
+    if any(isinstance(writer, Leaving) for writer in node.writers):
+        return
+    node.bound = _guarded(node.bound)
+    node.writers = [Leaving(), *node.writers]
+    names.forget_runnable(node)
+
+
+def unguarded(bound: Any) -> Any:
+    """What a guard stands around."""
+    return bound.bound if isinstance(bound, Entering) else bound
+
+
+def _guarded(bound: Any) -> Any:
+    if isinstance(bound, Entering):
+        return bound
+    if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
+        return RunnableSequence(*map(_guarded, bound.steps), name=bound.name)
+    steps = getattr(bound, "steps", None)
+    if isinstance(steps, list) and steps:
+        sequence = copy.copy(bound)
+        sequence.steps = [_guarded(step) for step in steps]
+        return sequence
+    return Entering(bound)
+
+
+def _saver_of(config: RunnableConfig | None) -> Any:
+    saver = names.checkpointer_of((config or {}).get("configurable") or {})
+    return saver if getattr(saver, "door", None) is not None else None
+
+
+class Entering(Runnable[Any, Any]):
+    """A node's body, behind its door. It starts no run of its own, so callbacks see the body alone."""
+
+    def __init__(self, bound: Runnable[Any, Any]) -> None:
+        self.bound = bound
+        self.name = getattr(bound, "name", None)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - Runnable's name
+        saver = _saver_of(config)
+        if saver is None or config is None:
+            return self.bound.invoke(input, config, **kwargs)
+        if saver.door.concerns(config):
+            saver.perform(saver.door.enter(config))
+        try:
+            return self.bound.invoke(input, config, **kwargs)
+        except GraphBubbleUp as error:
+            saver.perform(saver.door.bubbled(config, error))
+            raise
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        saver = _saver_of(config)
+        if saver is None or config is None:
+            return await self.bound.ainvoke(input, config, **kwargs)
+        if saver.door.concerns(config):
+            await saver.aperform(saver.door.enter(config))
+        try:
+            return await self.bound.ainvoke(input, config, **kwargs)
+        except GraphBubbleUp as error:
+            await saver.aperform(saver.door.bubbled(config, error))
+            raise
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
+        saver = _saver_of(config)
+        if saver is None or config is None:
+            yield from self.bound.stream(input, config, **kwargs)
+            return
+        if saver.door.concerns(config):
+            saver.perform(saver.door.enter(config))
+        try:
+            yield from self.bound.stream(input, config, **kwargs)
+        except GraphBubbleUp as error:
+            saver.perform(saver.door.bubbled(config, error))
+            raise
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002
+        saver = _saver_of(config)
+        if saver is None or config is None:
+            async for chunk in self.bound.astream(input, config, **kwargs):
+                yield chunk
+            return
+        if saver.door.concerns(config):
+            await saver.aperform(saver.door.enter(config))
+        try:
+            async for chunk in self.bound.astream(input, config, **kwargs):
+                yield chunk
+        except GraphBubbleUp as error:
+            await saver.aperform(saver.door.bubbled(config, error))
+            raise
+
+
+class Leaving(Runnable[Any, Any]):
+    """Stands between a node's body and its writes."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        saver = _saver_of(config)
+        if saver is not None and saver.door.must_leave(config):
+            saver.perform(saver.door.leave(config))
+        return input
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        saver = _saver_of(config)
+        if saver is not None and saver.door.must_leave(config):
+            await saver.aperform(saver.door.leave(config))
+        return input

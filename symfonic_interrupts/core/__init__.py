@@ -1,0 +1,1 @@
+"""What all rooms share: the hub, effects and how they are performed, rows, executions, checkpoints, the lease, results."""

@@ -1,0 +1,245 @@
+"""A delivery's hold on its thread: taken before a run, renewed during it, ended after it.
+
+LangGraph has no lock per thread; without one, two workers that resume the same thread run its nodes twice or stall it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from symfonic_interrupts.core.effects import Step, Steps, Tools, Wait, transact
+from symfonic_interrupts.core.hub import LEASE, Hub
+from symfonic_interrupts.errors import StoreError, ThreadBusy
+from symfonic_interrupts.store.operations import Lease
+from symfonic_interrupts.store.schema import PauseRow
+
+FIRST_WAIT_SECONDS = 0.01
+LONGEST_WAIT_SECONDS = 0.5
+
+
+class LeaseKeeper:
+    """Renews a lease every third of its time while a graph runs, and knows whether it still holds.
+
+    Attributes:
+        failed: a write of the run failed, so its end is not clean.
+        sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
+        brought: jtis of all answers that the run was resumed with.
+        side_by_side: paths of nodes whose calls run beside each other, so that a pass may end before each has asked.
+        used: jtis of answers that nodes used.
+        writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
+        rows: the thread's pauses as the delivery read them last, before it ran the graph.
+        natives: by (task, slot), the values that it has sent to native nodes.
+        envelopes: those that it has sent to points.
+        expected: by task, jtis of the answers that it has or is sent.
+        reached: the id of the newest root checkpoint that the run has stored; None where it has stored none.
+    """
+
+    def __init__(self, hub: Hub, lease: Lease, valid_until: float) -> None:
+        self.lease = lease
+        self.failed = False
+        self.sent: set[str] = set()
+        self.brought: set[str] = set()
+        self.side_by_side: frozenset[str] = frozenset()
+        self.used: set[str] = set()
+        self.writing: dict[str, concurrent.futures.Future[bool]] = {}
+        self.rows: list[PauseRow] = []
+        self.natives: dict[tuple[str, int], Any] = {}
+        self.envelopes: list[Any] = []
+        self.expected: dict[str, set[str]] = {}
+        self.reached: str | None = None
+        self._hub = hub
+        self._ttl = hub.config.lease_ttl
+        self._valid_until = valid_until
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[Any]] = set()
+
+    def check(self) -> None:
+        """Raise ThreadBusy where another worker may have taken the thread."""
+        if time.monotonic() >= self._valid_until:
+            self.failed = True
+            raise ThreadBusy("this worker lost its hold on the thread; another one finishes it")
+
+    def has_sent(self, task_id: str, slot: int, value: Any) -> bool:
+        """Whether this delivery has resumed the task with this value in this slot."""
+        if any(value is envelope for envelope in self.envelopes):
+            return True
+        return (task_id, slot) in self.natives and bool(self.natives[task_id, slot] == value)
+
+    @property
+    def native_slots(self) -> dict[str, int]:
+        """By task, the slot of the native answer that it is sent."""
+        return dict(self.natives.keys())
+
+    @contextmanager
+    def for_writing(self) -> Iterator[None]:
+        """Around a write of the run.
+
+        Raises:
+            ThreadBusy: another worker may have taken the thread, or the delivery is over.
+        """
+        self.check()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # sync
+            task = None
+        if task is not None:
+            self._writers.add(task)
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            if task is not None:
+                self._writers.discard(task)
+
+    @property
+    def _pause(self) -> float:
+        return self._ttl.total_seconds() / 3
+
+    def _renewed(self, since: float, held: bool) -> None:
+        self._valid_until = since + self._ttl.total_seconds() if held else 0.0
+
+    # -- sync
+
+    def start(self) -> None:
+        self._hub.alarm.set(self, self._pause, self._start_thread)
+
+    def stop(self) -> None:
+        self._hub.alarm.take_back(self)
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._keep, name="symfonic-lease", daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        while not self._stop.is_set():
+            since = time.monotonic()
+            try:
+                held = self._hub.database.run(self._hub.operations.renew_lease, self.lease, self._ttl)
+            except StoreError:
+                pass  # the lease holds until its time is over; try again before
+            else:
+                self._renewed(since, held)
+            self._stop.wait(self._pause)
+
+    # -- async
+
+    def astart(self) -> None:
+        self._task = asyncio.create_task(self._akeep())
+
+    async def astop(self) -> None:
+        # LangGraph leaves the writes of a run behind that is cancelled while it ends: none may come after the next worker's
+        self._valid_until = float("-inf")
+        behind = {*self._writers, *({self._task} if self._task is not None else ())} - {asyncio.current_task()}
+        if self._task is not None:
+            self._task.cancel()
+        if behind:
+            await asyncio.wait(behind)
+
+    async def _akeep(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            since = time.monotonic()
+            try:
+                held = await self._hub.database.arun(self._hub.operations.renew_lease, self.lease, self._ttl)
+            except StoreError:
+                continue
+            self._renewed(since, held)
+
+
+class Keep(Step):
+    """Start renewing."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+
+    def do(self, tools: Tools) -> None:
+        self._keeper.start()
+
+    async def ado(self, tools: Tools) -> None:
+        self._keeper.astart()
+
+
+class StopKeeping(Step):
+    """Stop renewing."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+
+    def do(self, tools: Tools) -> None:
+        self._keeper.stop()
+
+    async def ado(self, tools: Tools) -> None:
+        await self._keeper.astop()
+
+
+def lease_of(config: Any, graph: str) -> LeaseKeeper | None:
+    """The hold on its thread that a delivery handed to its run, in the run's config. Nothing else there counts.
+
+    Nor does it elsewhere: a node may hand its own config on to another graph, or run one in another thread.
+    """
+    place = config["configurable"]
+    found = place.get(LEASE)
+    if not isinstance(found, LeaseKeeper):
+        return None
+    return found if (found.lease.graph, found.lease.thread_id) == (graph, str(place["thread_id"])) else None
+
+
+Held = tuple[LeaseKeeper, list[PauseRow]]
+"""A lease, and the thread's pauses when it was taken."""
+
+
+def new_owner() -> str:
+    """The name under which one delivery holds its thread."""
+    return secrets.token_hex(8)
+
+
+def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, taking: Step) -> Steps[Any]:
+    """Do what takes the thread for this owner. Where that is cancelled, the thread may have been taken all the same."""
+    try:
+        return (yield taking)
+    except asyncio.CancelledError:
+        lease = Lease(graph, thread_id, owner, taken_over=False)
+        yield transact(hub.operations.end_lease, lease, clean=False)
+        raise
+
+
+def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None) -> Steps[Held]:
+    """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
+
+    Args:
+        breakpoints: canonical JSON of those of the run to come.
+
+    Raises:
+        ThreadBusy: another worker held it for all that time.
+    """
+    owner = new_owner()
+    give_up = time.monotonic() + wait.total_seconds()
+    pause = FIRST_WAIT_SECONDS
+    while True:
+        since = time.monotonic()
+        take = transact(hub.operations.take_lease, graph, thread_id, owner, hub.config.lease_ttl, breakpoints)
+        taken: Any = yield from given_back_if_cancelled(hub, graph, thread_id, owner, take)
+        if taken is not None:
+            lease, rows = taken
+            return LeaseKeeper(hub, lease, since + hub.config.lease_ttl.total_seconds()), rows
+        if time.monotonic() >= give_up:
+            raise ThreadBusy(
+                "another worker drives this thread; accepted answers are stored, and it or recover() delivers them"
+            )
+        yield Wait(pause)
+        pause = min(pause * 1.5, LONGEST_WAIT_SECONDS)

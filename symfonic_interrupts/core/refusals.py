@@ -1,0 +1,25 @@
+"""How a refusal is recorded: in the events and in the audit log, once a minute for each pause and kind, with a count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.hub import Hub, audit_log
+from symfonic_interrupts.store.schema import PauseRow
+
+
+def record_refusal(hub: Hub, row: PauseRow, code: str, told: Mapping[str, Any], scope_hash: str = "") -> Steps[None]:
+    """Record that something was refused about a pause.
+
+    Args:
+        code: the kind of refusal.
+        told: further facts.
+        scope_hash: of the scope that was refused, if it is known.
+    """
+    count = yield transact(hub.operations.refuse, row, code, told, scope_hash)
+    if count is not None:
+        facts = {"interrupt_id": row["interrupt_id"], **told, "code": code, "count": count}
+        audit_log.warning("interrupt_refused %s", canonical_json(facts))

@@ -1,0 +1,263 @@
+"""Between a stored pause and what is said of it: rows from questions, tokens and events from rows. Pure functions.
+
+Nothing is minted from a row whose MAC does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse
+from symfonic_interrupts.canonical import canonical_json, sha256
+from symfonic_interrupts.core.executions import Answer, Question
+from symfonic_interrupts.core.hub import Hub, audit_log
+from symfonic_interrupts.errors import ReceiptInvalid, StoreError
+from symfonic_interrupts.events import (
+    AnswerEvent,
+    AskUserAnsweredEvent,
+    AskUserExpiredEvent,
+    AskUserQuestionEvent,
+    ExpiryEvent,
+    InterruptEvent,
+    InterruptExpiredEvent,
+    InterruptResolvedEvent,
+    PauseEvent,
+)
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.operations import Event
+from symfonic_interrupts.store.row_mac import row_is_authentic, seal_row
+from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.tokens.pause_token import PauseToken
+from symfonic_interrupts.tokens.receipt import Receipt
+
+
+def new_row(
+    hub: Hub,
+    question: Question,
+    *,
+    graph: str,
+    thread_id: str,
+    checkpoint_id: str,
+    task_id: str,
+    langgraph_id: str,
+    slot: int,
+) -> PauseRow:
+    """The sealed row of a question that LangGraph surfaces as `langgraph_id`."""
+    ttl = hub.registry.named(question.name).ttl or hub.config.default_ttl
+    scope = question.scope
+    row = {
+        "interrupt_id": question.interrupt_id,
+        "jti": secrets.token_hex(16),
+        "graph": graph,
+        "audience": hub.audience(graph),
+        "name": question.name,
+        "thread_id": thread_id,
+        "checkpoint_id": checkpoint_id,
+        "task_id": task_id,
+        "leaf_ns": question.leaf_ns,
+        "leaf_checkpoint_id": question.leaf_checkpoint_id,
+        "leaf_task_id": question.leaf_task_id,
+        "langgraph_id": langgraph_id,
+        "slot": slot,
+        "occurrence": question.occurrence,
+        "native": question.native,
+        "payload": question.payload,
+        "request_hash": question.request_hash,
+        "tenant_id": scope.tenant_id,
+        "sub_tenant_id": scope.sub_tenant_id,
+        "namespace": scope.namespace,
+        "scope_hash": scope.scope_hash,
+        "run_id": question.run_id,
+        "created_at": question.asked_at,
+        "expires_at": whole_second_after(question.asked_at + ttl),
+        "requested_by": None,
+        "trace_context": None,
+        "votes": None,
+        "seal": None,
+        "state": "pending",
+        "used_at": None,
+        "skipped_at": None,
+        "confirmed_at": None,
+    }
+    return seal_row(row, hub.keys)
+
+
+def whole_second_after(moment: datetime) -> datetime:
+    """The next whole second: a JWT's `exp` has no fractions, and row and token end at the same moment."""
+    return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)
+
+
+def check_authentic(hub: Hub, row: PauseRow) -> None:
+    """Raise StoreError where a row is not as this service wrote it."""
+    if not row_is_authentic(row, hub.keys):
+        raise StoreError(
+            f"pause {row.get('interrupt_id')} was changed in the database, or its key was dropped from the ring; it is refused"
+        )
+
+
+def token_of(hub: Hub, row: PauseRow) -> PauseToken:
+    """The claims of a row's token. The row must be authentic."""
+    return PauseToken(
+        issuer=hub.config.issuer,
+        audience=row["audience"],
+        issued_at=int(row["created_at"].timestamp()),
+        expires_at=int(row["expires_at"].timestamp()),
+        jti=row["jti"],
+        name=row["name"],
+        interrupt_id=row["interrupt_id"],
+        scope_hash=row["scope_hash"],
+        request_hash=row["request_hash"],
+        checkpoint_hash=PauseToken.hash_checkpoint(row["thread_id"], "", row["checkpoint_id"], row["task_id"]),
+    )
+
+
+def scope_of(row: PauseRow) -> FrameworkTenantScope:
+    """The scope that a pause belongs to."""
+    return FrameworkTenantScope(row["tenant_id"], row["sub_tenant_id"], row["namespace"])
+
+
+def pause_event(hub: Hub, row: PauseRow) -> PauseEvent:
+    """The event of an open pause, with a freshly minted token. Raises StoreError for a row that is not authentic."""
+    check_authentic(hub, row)
+    token = token_of(hub, row).mint(hub.keys)
+    return _pause_event(row, token)
+
+
+def open_events(hub: Hub, rows: Iterable[PauseRow]) -> list[PauseEvent]:
+    """The events of open pauses. A row that is not authentic is left out and logged: it does not take the others down."""
+    events = []
+    for row in rows:
+        try:
+            events.append(pause_event(hub, row))
+        except StoreError:
+            audit_log.warning(
+                "interrupt_refused %s", canonical_json({"interrupt_id": row["interrupt_id"], "code": "row_altered"})
+            )
+    return events
+
+
+def _pause_event(row: PauseRow, token: str) -> PauseEvent:
+    common = {key: row[key] for key in ("expires_at", "interrupt_id", "thread_id", "run_id")}
+    if row["name"] == ASK_USER:
+        request = AskUserRequest.model_validate_json(row["payload"])
+        return AskUserQuestionEvent(pause_token=token, request=request, tool_call_id=request.tool_call_id, **common)
+    return InterruptEvent(name=row["name"], pause_token=token, payload=json.loads(row["payload"]), **common)
+
+
+def pause_record(row: PauseRow) -> Event:
+    """The event row of a new pause: the event without its token."""
+    return _record(_pause_event(row, ""), exclude={"pause_token"})
+
+
+def answer_event(
+    name: str,
+    response: str,
+    *,
+    payload: str | None,
+    interrupt_id: str,
+    thread_id: str,
+    seconds: float,
+    defaulted: bool,
+    run_id: str | None,
+) -> AnswerEvent:
+    """The event of an accepted answer."""
+    common: dict[str, Any] = {
+        "interrupt_id": interrupt_id,
+        "thread_id": thread_id,
+        "run_id": run_id,
+        "defaulted": defaulted,
+    }
+    if name == ASK_USER:
+        given = AskUserResponse.model_validate_json(response)
+        call = AskUserRequest.model_validate_json(payload).tool_call_id if payload is not None else None
+        return AskUserAnsweredEvent(
+            tool_call_id=call,
+            selected_labels=given.selected_labels,
+            has_other=given.has_other,
+            time_to_answer_seconds=seconds,
+            **common,
+        )
+    return InterruptResolvedEvent(name=name, response=json.loads(response), time_to_resolve_seconds=seconds, **common)
+
+
+def answer_record(row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
+    """The event row of an accepted answer: the event, and who answered."""
+    seconds = max(0.0, (at - row["created_at"]).total_seconds())
+    where = {key: row[key] for key in ("interrupt_id", "thread_id", "run_id", "payload")}
+    kind, body = _record(answer_event(row["name"], response, seconds=seconds, defaulted=defaulted, **where))
+    return kind, {**body, "actor": actor}
+
+
+def used_answer_event(answer: Answer, question: Question | None, run_id: str | None) -> AnswerEvent:
+    """The event of an answer that a node has just used."""
+    receipt = answer.receipt
+    asked, answered = datetime.fromisoformat(receipt.asked_at), datetime.fromisoformat(receipt.answered_at)
+    return answer_event(
+        receipt.name,
+        answer.response,
+        payload=question.payload if question else None,
+        interrupt_id=receipt.interrupt_id,
+        thread_id=receipt.thread_id,
+        seconds=max(0.0, (answered - asked).total_seconds()),
+        defaulted=receipt.defaulted,
+        run_id=run_id,
+    )
+
+
+def expiry_event(row: PauseRow, swept_at: datetime) -> ExpiryEvent:
+    """The event of a pause whose time was over when the janitor came."""
+    common = {key: row[key] for key in ("interrupt_id", "scope_hash", "thread_id")}
+    times = {"expired_at": row["expires_at"], "swept_at": swept_at}
+    if row["name"] == ASK_USER:
+        return AskUserExpiredEvent(**common, **times)
+    return InterruptExpiredEvent(name=row["name"], **common, **times)
+
+
+def expiry_record(event: ExpiryEvent) -> Event:
+    """The event row of an expiry."""
+    return _record(event)
+
+
+def _record(event: PauseEvent | AnswerEvent | ExpiryEvent, exclude: set[str] | None = None) -> Event:
+    return event.type, event.model_dump(mode="json", exclude=exclude)
+
+
+def new_receipt(row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Receipt:
+    """What the receipt of an answer states. The row must be authentic."""
+    return Receipt(
+        jti=row["jti"],
+        name=row["name"],
+        audience=row["audience"],
+        thread_id=row["thread_id"],
+        task_id=row["leaf_task_id"],
+        interrupt_id=row["interrupt_id"],
+        scope_hash=row["scope_hash"],
+        request_hash=row["request_hash"],
+        response_hash=sha256(response),
+        asked_at=row["created_at"].isoformat(),
+        answered_at=at.isoformat(),
+        actor=actor,
+        defaulted=defaulted,
+    )
+
+
+def stored_answer(hub: Hub, row: PauseRow) -> Answer:
+    """The answer of an answered row, checked: the row, the receipt and the response must fit each other.
+
+    Raises:
+        StoreError: one of them was changed in the database.
+    """
+    check_authentic(hub, row)
+    try:
+        sealed = json.loads(row["answer_receipt"] or "null")
+        receipt = Receipt.unseal(sealed, hub.keys)
+    except (ReceiptInvalid, ValueError):
+        receipt = None
+    if receipt is None or receipt.jti != row["jti"] or not receipt.covers(row["answer_response"]):
+        raise StoreError(f"the answer to {row['interrupt_id']} was changed in the database; it is not delivered")
+    return Answer(receipt, row["answer_response"], sealed)

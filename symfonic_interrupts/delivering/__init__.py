@@ -1,0 +1,1 @@
+"""What moves a thread on: what is there (evidence), what comes next (planner), doing it (deliverer), recovery."""

@@ -1,0 +1,141 @@
+"""Finding and finishing what a crash left: threads that nobody drives any more and that have not ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from symfonic_interrupts.core.checkpoints import is_pending, read_tasks, waiting_in
+from symfonic_interrupts.core.effects import CallSaver, Steps, transact
+from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.rows import scope_of
+from symfonic_interrupts.delivering.deliverer import Deliverer
+from symfonic_interrupts.delivering.failed_thread import FailedThread, log_failure
+from symfonic_interrupts.delivering.failures import forget_gone_on
+from symfonic_interrupts.delivering.progress import Delivery
+from symfonic_interrupts.errors import ThreadBusy
+from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.schema import PauseRow
+
+RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
+"""Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
+
+log = logging.getLogger("symfonic_interrupts.worker")
+
+MOST_UNCONFIRMED = 1000
+"""Pauses that one recovery looks up in their checkpoints, at most; each is looked up once."""
+
+
+class Recovery:
+    """Delivers threads of one graph that no caller waits for."""
+
+    def __init__(self, hub: Hub, graph: str, deliverer: Deliverer, run_kwargs: RunKwargs | None) -> None:
+        self._hub = hub
+        self._graph = graph
+        self._deliverer = deliverer
+        self._run_kwargs = run_kwargs
+
+    def recover(self, limit: int | None) -> Steps[list[Delivery]]:
+        hub = self._hub
+        hub.database.check_open()
+        yield from forget_gone_on(hub, self._graph, self._deliverer.graph)
+        undelivered, lapsed, unconfirmed = yield transact(
+            hub.operations.list_unfinished,
+            self._graph,
+            created_before=hub.now() - hub.config.lease_ttl,
+            most=limit or MOST_UNCONFIRMED,
+        )
+        half_open = yield from self._without_interrupt(unconfirmed)
+        crashed = {*lapsed, *half_open}
+        deliveries = []
+        for thread_id in list(dict.fromkeys([*undelivered, *lapsed, *half_open]))[:limit]:
+            delivery = yield from self.deliver_apart(thread_id, recovering=True, crashed=thread_id in crashed)
+            if delivery is not None:
+                deliveries.append(delivery)
+        return deliveries
+
+    def _without_interrupt(self, rows: list[PauseRow]) -> Steps[list[str]]:
+        """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
+        found: list[str] = []
+        confirmed: list[str] = []
+        for row in rows:
+            place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+            try:
+                head = yield CallSaver("get_tuple", ({"configurable": place},))
+            except Exception as error:  # one thread's checkpoint does not hold up the others
+                log.warning("the checkpoint of %s cannot be read: %s", row["interrupt_id"], type(error).__name__)
+                continue
+            if head is None:
+                continue
+            at = head.config["configurable"]["checkpoint_id"]
+            waiting = waiting_in(read_tasks(head.pending_writes))
+            if at > row["checkpoint_id"]:
+                # the process that went on without this question died before it closed it, or never knew of it
+                yield transact(self._hub.operations.advance, self._graph, row["thread_id"], at, settle=False)
+            elif is_pending(row, waiting) is None:
+                found.append(row["thread_id"])
+            else:
+                confirmed.append(row["jti"])
+        if confirmed:
+            yield transact(self._hub.operations.confirm, confirmed)
+        return found
+
+    def deliver_each(
+        self, threads: Iterable[str], graph_kwargs: Mapping[str, Any] | None = None
+    ) -> Steps[list[Delivery]]:
+        """Deliver these threads, one after the other; an error stands in its thread's `Delivery`."""
+        deliveries = []
+        for thread_id in threads:
+            delivery = yield from self.deliver_apart(
+                thread_id, by_itself=graph_kwargs is None, graph_kwargs=graph_kwargs
+            )
+            assert delivery is not None, "only a recovery leaves a thread out"
+            deliveries.append(delivery)
+        return deliveries
+
+    def deliver_apart(
+        self,
+        thread_id: str,
+        *,
+        recovering: bool = False,
+        by_itself: bool = False,
+        crashed: bool = False,
+        graph_kwargs: Mapping[str, Any] | None = None,
+    ) -> Steps[Delivery | None]:
+        """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
+        told: list[FailedThread] = []
+        try:
+            kwargs = dict(graph_kwargs or {})
+            if graph_kwargs is None and self._run_kwargs is not None:
+                latest = yield transact(self._hub.operations.load_latest, self._graph, thread_id)
+                if latest is not None:
+                    kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
+            delivery = yield from self._deliverer.deliver(
+                thread_id,
+                kwargs,
+                recovering=recovering,
+                by_itself=by_itself,
+                crashed=crashed,
+                on_failure=told.append,
+            )
+        except ThreadBusy as error:
+            return None if recovering else Delivery(thread_id, error=error)
+        except Exception as error:
+            if graph_kwargs is None:  # nobody waits for it: a worker throws the Delivery away
+                log_failure(thread_id, error)
+            return Delivery(thread_id, error=error, failure=told[0] if told else None)
+        if graph_kwargs is None:
+            log.info(
+                "delivered thread %r: applied %s, unused %s, now open %s",
+                thread_id,
+                ids_in(delivery.applied),
+                ids_in(delivery.unused),
+                ids_in(event.interrupt_id for event in delivery.open),
+            )
+        return delivery
+
+
+def ids_in(found: Iterable[str]) -> str:
+    """Interrupt ids as a log line has them."""
+    return ", ".join(found) or "none"

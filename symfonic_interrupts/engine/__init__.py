@@ -1,1 +1,0 @@
-"""The LangGraph side: points that ask, the saver that opens pauses, the adapter that answers and delivers, the janitor."""

@@ -1,0 +1,1 @@
+"""What runs at a checkpoint: the wrapped saver opens pauses, notes what was used, and lets stored answers in."""

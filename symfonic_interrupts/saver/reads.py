@@ -1,0 +1,230 @@
+"""What the saver does when a checkpoint is read: remember where threads are paused, and let a stored answer into a run only
+where it may count.
+
+LangGraph keeps the answers that a task had in the task's RESUME write, and hands them to it again when it runs again. A run
+gets from here only those that are still on their way: at the thread's newest checkpoint, with a row that says the very same.
+The rest are blanked out. A delivery knows its thread's rows; any other run that loads such a write costs one read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
+
+from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
+from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, Sent, covers
+from symfonic_interrupts.core.checkpoints import is_marker, read_tasks
+from symfonic_interrupts.core.effects import CallSaver, Steps, transact
+from symfonic_interrupts.core.executions import Remembered
+from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.lease import lease_of
+from symfonic_interrupts.core.rows import stored_answer, used_answer_event
+from symfonic_interrupts.errors import RegistrationError, ThreadBusy
+from symfonic_interrupts.saver.announcer import Config, PutWatch
+from symfonic_interrupts.store.schema import PauseRow
+
+
+class Loader:
+    """Looks at the checkpoints of one graph as they are read.
+
+    Args:
+        paused: where (thread, checkpoint) of paused threads are noted.
+        natives: where native answers that a run was handed are noted.
+
+    Attributes:
+        guarded: an adapter was made for the graph of this saver, so its nodes have their guards.
+    """
+
+    def __init__(self, hub: Hub, graph: str, puts: PutWatch, paused: Remembered, natives: NativeAnswers) -> None:
+        self._hub = hub
+        self._graph = graph
+        self._puts = puts
+        self._paused = paused
+        self._natives = natives
+        self._loaded = Remembered()
+        self.guarded = False
+
+    def loads(self, config: Config | None) -> None:
+        """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
+        place = (config or {}).get("configurable", {})
+        if ns := place.get("checkpoint_ns", ""):
+            thread_id = str(place.get("thread_id"))
+            above = [
+                self._loaded.get((thread_id, ns[:end])) for end, char in enumerate(ns) if char == names.NS_SEPARATOR
+            ]
+            cached = names.cached_task(place) if names.RUNTIME in place else None
+            self._loaded.note((thread_id, ns), cached or next(filter(None, above), ""))
+
+    def loaded(self, thread_id: str, ns: str) -> bool:
+        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
+        return not ns or (thread_id, ns) in self._loaded
+
+    def cached_above(self, thread_id: str, ns: str) -> str:
+        """The name of a task around the graph at this namespace whose result goes into a cache; or an empty text."""
+        return self._loaded.get((thread_id, ns)) or ""
+
+    # -- a checkpoint was read
+
+    def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
+        """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
+        if not config["configurable"].get("checkpoint_ns"):
+            self._forget_broken(str(config["configurable"].get("thread_id")))
+        self.loads(config)
+        if found is None:
+            return None
+        place = found.config["configurable"]
+        if place.get("checkpoint_ns", ""):
+            return found
+        if not config["configurable"].get("checkpoint_id"):
+            self._hub.executions.was_read((self._graph, str(place["thread_id"])))
+        key = (str(place["thread_id"]), place["checkpoint_id"])
+        self._puts.ended(key)
+        writes = found.pending_writes or ()
+        tasks = read_tasks(writes) if any(channel == INTERRUPT for _, channel, _ in writes) else {}
+        if tasks or config["configurable"].get("checkpoint_id"):
+            self._paused.note(key)
+        if any(is_marker(i.value) for task in tasks.values() for i in task.pending):
+            # LangGraph stored the refused value under the null task, and would give it to the step's next question.
+            return found._replace(pending_writes=_without_bare(writes))
+        return found
+
+    def must_admit(self, config: Config, found: CheckpointTuple) -> bool:
+        """Whether a run begins here that would be handed stored answers, or could answer a native question."""
+        return names.RUNTIME in config["configurable"] and (
+            any(channel == RESUME for _, channel, _ in found.pending_writes or ())
+            or bool(self._unwatched_questions(config, found))
+        )
+
+    def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
+        """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
+        their nodes: this run is not of a graph with an adapter, or nothing that is registered here covers them."""
+        if found.config["configurable"].get("checkpoint_ns", "") or lease_of(config, self._graph) is not None:
+            return set()
+        if self.guarded and covers(self._hub, self._graph):
+            return set()
+        tasks = read_tasks(found.pending_writes)
+        return {i.id for task in tasks.values() for i in task.pending if not is_marker(i.value)}
+
+    def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Steps[None]:
+        """A run in which nothing would look at what a covered node is resumed with must not begin."""
+        if covers(self._hub, self._graph):
+            raise RegistrationError(
+                f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
+                " interrupts.resume_adapter(graph) before the graph runs"
+            )
+        rows, _ = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+        for row in rows:
+            if row["native"] and row["langgraph_id"] in questions:
+                raise RegistrationError(
+                    f"graph {self._graph!r} waits for {row['name']!r}, whose nodes are not registered in this process: register"
+                    " the point with its nodes, and call interrupts.resume_adapter(graph), before the graph runs"
+                )
+
+    def admit(self, config: Config, found: CheckpointTuple) -> Steps[CheckpointTuple]:
+        """The checkpoint with those of its stored answers that may enter this run.
+
+        Raises:
+            ThreadBusy: an answer may, but another worker holds the thread.
+            StoreError: the row of one was changed in the database.
+            RegistrationError: a covered native question stands here, and nothing would look at what it is resumed with.
+        """
+        place = found.config["configurable"]
+        thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        if unwatched := self._unwatched_questions(config, found):
+            yield from self._refuse_unwatched(thread_id, unwatched)
+        writes = list(found.pending_writes or ())
+        lease = lease_of(config, self._graph)
+        held = False
+        if lease is not None:
+            rows = lease.rows
+        elif not (yield from self._is_newest(config, found)):
+            # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
+            kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
+            return found._replace(pending_writes=[_marked(w) for w in kept])
+        else:
+            rows, held = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+        if lease is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
+            writes = _without_bare(writes)
+        answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
+        admitted = False
+        for index, (task_id, channel, value) in enumerate(writes):
+            if channel == RESUME and task_id != names.NULL_TASK_ID:
+                of_task = [row for row in answered if row["leaf_task_id"] == task_id]
+                loaded = self._admitted(of_task, value)
+                if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
+                    loaded.cut(sent)  # what a raw resume left behind must not take the place of the answer that is sent
+                admitted = admitted or bool(loaded.admitted or loaded.jtis)
+                writes[index] = (task_id, channel, loaded)
+        if admitted and held:
+            raise ThreadBusy(
+                "another worker drives this thread with its stored answers; it, or recover(), finishes what is begun"
+            )
+        return found._replace(pending_writes=writes)
+
+    def _stands_elsewhere(self, writes: list[tuple[str, str, Any]], ours: set[str]) -> bool:
+        """Whether a bare resume that is stored here can have been sent to a question that is none of ours. Any other would go
+        to whatever asks next, or be refused at each run."""
+        standing = [i for task in read_tasks(writes).values() for i in task.pending]
+        foreign = standing and not any(i.id in ours or is_marker(i.value) for i in standing)
+        return bool(foreign) and not covers(self._hub, self._graph)
+
+    def _is_newest(self, config: Config, found: CheckpointTuple) -> Steps[bool]:
+        """Whether this is the newest checkpoint of its namespace, below the newest of the thread."""
+        asked, place = config["configurable"], found.config["configurable"]
+        ns = place.get("checkpoint_ns", "")
+        root_id = names.root_checkpoint_id(asked, "") if ns else place["checkpoint_id"]
+        if ns and asked.get("checkpoint_id"):
+            return False
+        if ns or asked.get("checkpoint_id"):
+            root: Config = {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ""}}
+            head = yield CallSaver("get_tuple", (root,))
+            return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
+        return True
+
+    def _admitted(self, rows: list[PauseRow], value: Any) -> Loaded:
+        """A task's stored answers: those that its rows still hold as answered, word for word. Others lose their content."""
+        kept: list[Any] = []
+        slots: set[int] = set()
+        jtis: set[str] = set()
+        texts = {row["jti"]: stored_answer(self._hub, row).response for row in rows}
+        points = any(not row["native"] for row in rows)
+        for slot, item in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if is_envelope(item):
+                fitting = [a for a in answers_in(item) if texts.get(a["receipt"].get("jti")) == a.get("response")]
+                jtis.update(a["receipt"]["jti"] for a in fitting)
+                kept.append({"answers": fitting} if fitting else VOID)
+                slots.update([slot] if fitting else [])
+                continue
+            for row in rows:
+                if row["native"] and row["slot"] == slot and json.loads(texts[row["jti"]]) == item:
+                    slots.add(slot)
+                    self._note_native(row, item)
+            kept.append(VOID if points and slot not in slots else item)
+        return Loaded(kept, admitted=slots, jtis=jtis)
+
+    def _note_native(self, row: PauseRow, value: Any) -> None:
+        """An earlier delivery sent it, and may have died before it noted that it was used."""
+        event = used_answer_event(stored_answer(self._hub, row), None, row["run_id"])
+        place = (row["leaf_task_id"], row["slot"])
+        self._natives.send(row["thread_id"], Sent(row["jti"], *place, value, row["checkpoint_id"], event))
+
+    def _forget_broken(self, thread_id: str) -> None:
+        """What a run asked that then could not store its checkpoint is asked anew, by another task."""
+        if (lost := self._puts.begun(thread_id)) is not None:
+            self._hub.executions.drop(self._hub.executions.since((self._graph, thread_id), lost))
+
+
+def _marked(write: tuple[str, str, Any]) -> tuple[str, str, Any]:
+    task_id, channel, value = write
+    if channel != RESUME:
+        return write
+    return task_id, channel, Loaded(value if isinstance(value, list | tuple) else [value])
+
+
+def _without_bare(writes: Iterable[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    return [w for w in writes if not (w[0] == names.NULL_TASK_ID and w[1] == RESUME)]

@@ -1,0 +1,303 @@
+"""What the saver does beside passing on: open pauses, note used answers, close what the thread has left behind, announce."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import inspect
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
+
+from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.door import Door
+from symfonic_interrupts.asking.drift import Drift, missed_answers, note_drifts
+from symfonic_interrupts.asking.plain_interrupts import NativeAnswers
+from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.effects import CallSaver, Steps, WaitFor, transact
+from symfonic_interrupts.core.executions import Execution, Remembered, take_swallowed
+from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.lease import LeaseKeeper, lease_of
+from symfonic_interrupts.core.rows import pause_record
+from symfonic_interrupts.errors import ScopeRequired
+from symfonic_interrupts.events import AnswerEvent, PauseEvent
+from symfonic_interrupts.saver.announcer import PUT_WAIT_SECONDS, Announcer, Config, PutWatch
+from symfonic_interrupts.saver.reads import Loader
+from symfonic_interrupts.saver.writes import WritesReader, Writing
+from symfonic_interrupts.store.row_mac import seal_row
+from symfonic_interrupts.store.schema import PauseRow
+
+
+class Recorder:
+    """The steps behind the saver's `put_writes` and `put`."""
+
+    def __init__(self, hub: Hub, inner: BaseCheckpointSaver[Any], graph: str) -> None:
+        self._hub = hub
+        self._graph = graph
+        self.natives = NativeAnswers()
+        self._reader = WritesReader(hub, graph, self.natives)
+        self._paused = Remembered()
+        self._puts = PutWatch()
+        self.loading = Loader(hub, graph, self._puts, self._paused, self.natives)
+        self.door = Door(hub, graph, self.loading.cached_above, self.natives)
+        self._announcer = Announcer(hub)
+        self._takes_path = "task_path" in inspect.signature(inner.put_writes).parameters
+
+    # -- put
+
+    def moves_on(self, config: Config, metadata: Any) -> bool:
+        """Whether this checkpoint may leave something behind, or belongs to a delivery. Others are passed on."""
+        place = config["configurable"]
+        thread_id = str(place["thread_id"])
+        return (
+            lease_of(config, self._graph) is not None
+            or (thread_id, place.get("checkpoint_id")) in self._paused
+            or metadata.get("source") == "fork"
+            or self._announcer.any_for(thread_id)
+            or self._hub.executions.any_of((self._graph, thread_id))
+            or self.natives.any_of(thread_id)
+        )
+
+    def stored(self, config: Config, checkpoint: Any) -> None:
+        """A checkpoint that was only passed on is stored: pauses of it wait for that."""
+        if not config["configurable"].get("checkpoint_ns", ""):
+            self._puts.ended((str(config["configurable"]["thread_id"]), checkpoint["id"]))
+        self._hub.failpoint("checkpoint_written")
+
+    def not_stored(self, config: Config, checkpoint: Any) -> None:
+        """A checkpoint could not be stored: nobody waits for it any more."""
+        self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
+
+    def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
+        """Store a checkpoint; close what it leaves behind."""
+        try:
+            with _under_lease(lease_of(config, self._graph)):
+                return (yield from self._put(config, checkpoint, metadata, new_versions))
+        except BaseException:
+            self.not_stored(config, checkpoint)
+            raise
+
+    def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
+        place = config["configurable"]
+        args = (config, checkpoint, metadata, new_versions)
+        thread_id = str(place["thread_id"])
+        thread = (self._graph, thread_id)
+        lease = lease_of(config, self._graph)
+        if ns := place.get("checkpoint_ns", ""):
+            yield from self._note(lease, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
+            stored = yield CallSaver("put", args)
+            self._hub.failpoint("checkpoint_written")
+            return stored
+        over = self._hub.executions.before(thread, checkpoint["id"])
+        natives = self.natives.used_before(thread_id, checkpoint["id"])
+        used = yield from self._note(lease, thread_id, over, natives)
+        before = place.get("checkpoint_id")
+        # a delivery closes what it leaves behind when it ends
+        leaves = lease is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
+        if leaves:
+            yield transact(self._hub.operations.doubt, self._graph, thread_id)
+        result = yield CallSaver("put", args)
+        self._puts.ended((thread_id, checkpoint["id"]))
+        if lease is not None:
+            lease.reached = checkpoint["id"]
+        self._hub.failpoint("checkpoint_written")
+        self._paused.forget((thread_id, before))
+        if leaves or (used and lease is None):
+            # LangGraph keeps nothing of a step that new input cuts short
+            dropped = before if metadata.get("source") == "input" else None
+            advance = self._hub.operations.advance
+            yield transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
+        if metadata.get("source") == "loop":
+            # not of a run that died before this one began: it asked, and did not finish
+            parent = before or ""
+            ended = [
+                e for e in over if e.root_checkpoint_id == parent or (e.root_checkpoint_id > parent and not e.of_before)
+            ]
+            yield from self._report_swallowed(config, ended)
+        self._hub.executions.drop(over)
+        self._announcer.emit(config, names.NULL_TASK_ID, self._announcer.outgoing(thread_id))
+        return result
+
+    def _note(
+        self, lease: LeaseKeeper | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
+    ) -> Steps[bool]:
+        """Note, before a checkpoint, which answers the steps behind it used: under durability "exit" it is the only trace.
+
+        Returns whether there were any.
+        """
+        used = {jti: event for e in over for jti, event in self._reader.used_in(e).items()} | natives
+        known = {jti for e in over for jti in e.noted}
+        telling = {} if lease is None else lease.writing
+        for jti in used.keys() & telling.keys():
+            # the checkpoint must not be stored before the write that tells: without both, the answer looks unused
+            if (yield WaitFor(telling[jti], PUT_WAIT_SECONDS)):
+                known.add(jti)
+        if unknown := {jti: event for jti, event in used.items() if jti not in known}:
+            yield from self._mark(lease, thread_id, unknown, note=unknown)
+            for execution in over:
+                execution.noted.update(unknown)
+        return bool(used)
+
+    # -- put_writes
+
+    def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
+        """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
+        place = config["configurable"]
+        return (
+            lease_of(config, self._graph) is not None
+            or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
+            or self._hub.executions.any_of((self._graph, str(place["thread_id"])))
+        )
+
+    def put_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Steps[None]:
+        """Store a task's writes; open its questions before, and announce them after."""
+        with _under_lease(lease_of(config, self._graph)):
+            drift = yield from self._put_writes(config, writes, task_id, task_path)
+        if drift is not None:  # only now: that it is told is no failed write
+            drift.tell()
+
+    def inner_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[Any, ...]:
+        """The arguments for the wrapped saver's `put_writes`; some savers know no task paths."""
+        return (config, writes, task_id, task_path) if self._takes_path else (config, writes, task_id)
+
+    def _put_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Steps[Drift | None]:
+        place = config["configurable"]
+        args = self.inner_writes(config, writes, task_id, task_path)
+        is_root = not place.get("checkpoint_ns", "")
+        thread_id = str(place["thread_id"])
+        lease = lease_of(config, self._graph)
+        writing = self._reader.read(config, writes, task_id, is_root=is_root)
+        opened: list[PauseRow] = []
+        drift: Drift | None = None
+        if writing.rows:
+            yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
+            missed = missed_answers(lease, writing.executions)
+            opened = yield from self._open(lease, thread_id, writing)
+            known = {row["jti"] for row in writing.rows}
+            drift = yield from note_drifts(self._hub, missed, [row for row in opened if row["jti"] in known])
+            if drift is not None and drift.is_last:
+                self._hub.executions.drop(writing.executions)
+                return drift
+        elif writing.used or writing.unused:
+            yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
+        with _telling(lease, writing.used):
+            yield CallSaver("put_writes", args)
+        if writing.asks:
+            self._hub.failpoint("marker_written")
+        elif writing.used or writing.unused:
+            self._hub.failpoint("answer_durable")
+        if writing.uncovered:
+            yield from self._tell_uncovered(config, writing.uncovered)
+        if writing.finishes and not writing.asks:
+            yield from self._report_swallowed(config, writing.executions)
+        self._hub.executions.drop(writing.executions)
+        if is_root:
+            events: list[PauseEvent | AnswerEvent] = list(self._announcer.outgoing(thread_id))
+            events += self._announcer.new_pauses(place, opened, [row["scope_hash"] for row in writing.rows])
+            self._announcer.emit(config, task_id, events)
+            if events:
+                self._hub.failpoint("event_emitted")
+        return drift
+
+    def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
+        """Tell of questions that were asked in tasks that finished all the same: nothing stood there to ask them after all."""
+        if questions := take_swallowed(over):
+            yield from self.door.tell_swallowed(questions, str(config["configurable"]["thread_id"]))
+
+    def _tell_uncovered(self, config: Config, paths: list[str]) -> Steps[None]:
+        """Tell of native questions that no point covers, beside others that are."""
+        place = config["configurable"]
+        for path in paths:
+            with suppress(ScopeRequired):
+                scope = self._hub.scope_of_run(config)
+                row = {"graph": self._graph, "thread_id": str(place["thread_id"]), "interrupt_id": "", "name": path}
+                tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+                yield transact(self._hub.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path}))
+            audit_log.warning("interrupt_uncovered %s", canonical_json({"graph": self._graph, "node": path}))
+            with suppress(UserWarning):
+                warnings.warn(
+                    f"node {path!r} of graph {self._graph!r} asks by interrupt(), and no point covers it: whoever knows the"
+                    " thread may answer, and nothing is recorded. Name it in nodes= of a point",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+    def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
+        described = [(row, pause_record(row)) for row in writing.rows]
+        opened: list[PauseRow]
+        opened, marked = yield transact(
+            self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
+        )
+        self._hub.failpoint("pause_opened")
+        self._tell(lease, thread_id, writing.used, writing.unused, marked)
+        return opened
+
+    def _reseal(self, row: PauseRow) -> PauseRow:
+        return seal_row(row, self._hub.keys)
+
+    def _mark(
+        self,
+        lease: LeaseKeeper | None,
+        thread_id: str,
+        used: dict[str, AnswerEvent],
+        unused: Sequence[str] = (),
+        *,
+        note: Iterable[str] = (),
+    ) -> Steps[None]:
+        """Note which answers were used. A delivery knows until it ends, and is spared a transaction but for `note`."""
+        must = list(used) if lease is None else list(note)
+        marked: list[str] = []
+        if must or unused:
+            marked = yield transact(self._hub.operations.mark_used, must, list(unused))
+        self._tell(lease, thread_id, used, unused, marked)
+
+    def _tell(
+        self,
+        lease: LeaseKeeper | None,
+        thread_id: str,
+        used: dict[str, AnswerEvent],
+        unused: Sequence[str],
+        marked: Iterable[str],
+    ) -> None:
+        """Queue the events of answers used for the first time: those this delivery sent, or those newly marked."""
+        if lease is not None:
+            marked = lease.sent & used.keys()
+            lease.sent.difference_update(used)
+            lease.used.update(used)
+            lease.used.difference_update(unused)
+        self._announcer.queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
+
+
+@contextmanager
+def _telling(lease: LeaseKeeper | None, used: Iterable[str]) -> Iterator[None]:
+    """Let a delivery know how the write ends that tells that these answers were used."""
+    if lease is None:
+        yield
+        return
+    stored: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    lease.writing.update(dict.fromkeys(used, stored))
+    try:
+        yield
+    except BaseException:
+        stored.set_result(False)
+        raise
+    stored.set_result(True)
+
+
+@contextmanager
+def _under_lease(lease: LeaseKeeper | None) -> Iterator[None]:
+    """Refuse to write for a delivery that has lost its thread; tell it when a write fails, so that recovery looks again."""
+    if lease is None:
+        yield
+        return
+    with lease.for_writing():
+        yield
