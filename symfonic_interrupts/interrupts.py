@@ -21,8 +21,9 @@ from symfonic_interrupts.asking.decorating import Decorator, check_callables
 from symfonic_interrupts.asking.point import InterruptPoint
 from symfonic_interrupts.clock import Clock, system_clock
 from symfonic_interrupts.config import FrameworkConfig
-from symfonic_interrupts.core.effects import Tools, perform
+from symfonic_interrupts.core.effects import Backend
 from symfonic_interrupts.core.hub import Hub, Subscriber
+from symfonic_interrupts.core.performing import perform
 from symfonic_interrupts.delivering.recovery import RunKwargs
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
 from symfonic_interrupts.registration import InterruptRegistration, PointOptions, Registry
@@ -238,7 +239,7 @@ class Interrupts:
         Raises:
             RegistrationError: no timedelta of zero or more.
         """
-        return perform(purge(self._hub, older_than, with_events), Tools(self._hub.database, None))
+        return perform(purge(self._hub, older_than, with_events), Backend(self._hub.database, None))
 
     def keys_in_use(self) -> dict[str, int]:
         """By key id, how many signatures of pauses that may still be answered or delivered are its own. See `KeyRing.check`."""

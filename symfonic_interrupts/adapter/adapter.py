@@ -1,6 +1,6 @@
 """The resume adapter: what an application calls to look at tokens, answer them, and move threads on.
 
-Each call is written once as steps (`redeem`, `delivery`) and offered sync and async here.
+Each call is written once as effects (`redeem`, `delivery`) and offered sync and async here.
 """
 
 from __future__ import annotations
@@ -15,16 +15,9 @@ from symfonic_interrupts.adapter.reading import Viewer
 from symfonic_interrupts.answering.batch import Answers, answer_many
 from symfonic_interrupts.answering.redeem import Redeemer
 from symfonic_interrupts.answering.reissue_revoke import Lifecycle
-from symfonic_interrupts.core.effects import (
-    Steps,
-    Tools,
-    aperform,
-    aperform_stream,
-    perform,
-    perform_stream,
-    transact,
-)
+from symfonic_interrupts.core.effects import Backend, Effects, transact
 from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.performing import aperform, aperform_stream, perform, perform_stream
 from symfonic_interrupts.core.results import AnswerReceipt
 from symfonic_interrupts.delivering.deliverer import Deliverer
 from symfonic_interrupts.delivering.progress import Delivery, breakpoints_of
@@ -43,7 +36,7 @@ class ResumeAdapter(EventStreams, Viewer):
     def __init__(self, hub: Hub, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
         saver = check_graph(hub, graph)
         redeemer = Redeemer(hub, saver.graph)
-        super().__init__(hub, saver.graph, redeemer, Tools(hub.database, saver.inner, graph))
+        super().__init__(hub, saver.graph, redeemer, Backend(hub.database, saver.inner, graph))
         self.graph = graph
         self._deliverer = Deliverer(hub, graph, saver)
         self._recovery = Recovery(hub, saver.graph, self._deliverer, run_kwargs)
@@ -76,7 +69,7 @@ class ResumeAdapter(EventStreams, Viewer):
             TokenInvalid, TokenExpired, TokenConsumed, UnknownInterrupt, ScopeRequired, ScopeMismatch, ResponseInvalid,
             PauseNotReady, PauseSuperseded, CheckpointMissing, StoreError: the token is not spent.
         """
-        return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools)[0]
+        return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._backend)[0]
 
     async def aanswer(
         self,
@@ -88,7 +81,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
     ) -> AnswerReceipt:
         """`answer` for coroutines."""
-        return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools))[0]
+        return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._backend))[0]
 
     # -- one thread
 
@@ -101,19 +94,19 @@ class ResumeAdapter(EventStreams, Viewer):
             RegistrationError: `graph_kwargs` name a tenant or a checkpoint.
             Exception: whatever the graph raises; the answers stay stored.
         """
-        return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+        return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     async def adeliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
         """`deliver` for coroutines."""
-        return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+        return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     def stream_delivery(self, thread_id: str, **graph_kwargs: Any) -> Generator[Any, None, Delivery]:
         """`deliver`, yielding the graph's chunks."""
-        return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+        return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     def astream_delivery(self, thread_id: str, **graph_kwargs: Any) -> AsyncGenerator[Any, None]:
         """`adeliver`, yielding the graph's chunks."""
-        return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
+        return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     # -- both
 
@@ -132,8 +125,8 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             AnswerUnused: the graph finished without using the answer; and all that `answer` and `deliver` raise.
         """
-        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
-        return perform(steps, self._tools).output
+        effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform(effects, self._backend).output
 
     async def ainvoke(
         self,
@@ -146,8 +139,8 @@ class ResumeAdapter(EventStreams, Viewer):
         **graph_kwargs: Any,
     ) -> Any:
         """`invoke` for coroutines."""
-        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
-        return (await aperform(steps, self._tools)).output
+        effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return (await aperform(effects, self._backend)).output
 
     def stream(
         self,
@@ -160,8 +153,8 @@ class ResumeAdapter(EventStreams, Viewer):
         **graph_kwargs: Any,
     ) -> Generator[Any, None, Delivery]:
         """`invoke`, yielding what the graph's own `stream` would."""
-        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
-        return perform_stream(steps, self._tools)
+        effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return perform_stream(effects, self._backend)
 
     def astream(
         self,
@@ -174,8 +167,8 @@ class ResumeAdapter(EventStreams, Viewer):
         **graph_kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
         """`ainvoke`, yielding what the graph's own `astream` would."""
-        steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
-        return aperform_stream(steps, self._tools)
+        effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
+        return aperform_stream(effects, self._backend)
 
     def _answer_and_deliver(
         self,
@@ -185,7 +178,7 @@ class ResumeAdapter(EventStreams, Viewer):
         actor: str | None,
         idempotency_key: str | None,
         graph_kwargs: dict[str, Any],
-    ) -> Steps[Delivery]:
+    ) -> Effects[Delivery]:
         self._deliverer.check_kwargs(graph_kwargs)
 
         def check(row: PauseRow) -> None:  # before the token is spent
@@ -204,7 +197,7 @@ class ResumeAdapter(EventStreams, Viewer):
         delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
         unused = receipt.interrupt_id in delivery.unused
         if not unused and not delivery.ran:  # another worker delivered it
-            states = yield transact(self._hub.operations.states_of, [row["jti"]])
+            states = yield from transact(self._hub.operations.states_of, [row["jti"]])
             unused = states.get(row["jti"]) == "unused"
         if unused:
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
@@ -230,7 +223,7 @@ class ResumeAdapter(EventStreams, Viewer):
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
             RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
         """
-        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
+        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
     async def areissue(
         self,
@@ -241,7 +234,7 @@ class ResumeAdapter(EventStreams, Viewer):
         thread_id: str | None = None,
     ) -> PauseEvent:
         """`reissue` for coroutines."""
-        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
+        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
     def revoke(
         self,
@@ -260,7 +253,7 @@ class ResumeAdapter(EventStreams, Viewer):
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
             RegistrationError: no reason.
         """
-        perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
+        perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
     async def arevoke(
         self,
@@ -271,7 +264,7 @@ class ResumeAdapter(EventStreams, Viewer):
         thread_id: str | None = None,
     ) -> None:
         """`revoke` for coroutines."""
-        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
+        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
     # -- many
 
@@ -296,7 +289,7 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
         """
-        return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
+        return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._backend)
 
     async def ainvoke_many(
         self,
@@ -307,11 +300,11 @@ class ResumeAdapter(EventStreams, Viewer):
         **graph_kwargs: Any,
     ) -> list[Delivery]:
         """`invoke_many` for coroutines."""
-        return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
+        return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._backend)
 
     def _invoke_many(
         self, answers: Answers, scope: FrameworkTenantScope | None, actor: str | None, graph_kwargs: dict[str, Any]
-    ) -> Steps[list[Delivery]]:
+    ) -> Effects[list[Delivery]]:
         check = self._deliverer.check_kwargs
         check(graph_kwargs)
         threads = yield from answer_many(
@@ -327,15 +320,15 @@ class ResumeAdapter(EventStreams, Viewer):
         Args:
             limit: at most so many threads.
         """
-        return perform(self._recovery.recover(limit), self._tools)
+        return perform(self._recovery.recover(limit), self._backend)
 
     async def arecover(self, limit: int | None = None) -> list[Delivery]:
         """`recover` for coroutines."""
-        return await aperform(self._recovery.recover(limit), self._tools)
+        return await aperform(self._recovery.recover(limit), self._backend)
 
     def janitor(self) -> Janitor:
         """A janitor for this graph; as `Interrupts.janitor`."""
-        return Janitor(self._hub, self.graph_name, self._redeemer, self._recovery, self._tools)
+        return Janitor(self._hub, self.graph_name, self._redeemer, self._recovery, self._backend)
 
     def worker(self) -> Worker:
         """A loop that recovers and sweeps this graph; as `Interrupts.worker`."""

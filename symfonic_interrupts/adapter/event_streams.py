@@ -14,7 +14,8 @@ from typing import Any, Literal, overload
 from langchain_core.runnables.schema import StreamEvent
 from langgraph.stream import AsyncGraphRunStream, GraphRunStream
 
-from symfonic_interrupts.core.effects import Steps, Tools, aperform_stream, perform_stream
+from symfonic_interrupts.core.effects import Backend, Effects
+from symfonic_interrupts.core.performing import aperform_stream, perform_stream
 from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.scope import FrameworkTenantScope
 
@@ -22,7 +23,7 @@ from symfonic_interrupts.scope import FrameworkTenantScope
 class EventStreams(ABC):
     """The part of a resume adapter that offers `stream_events`."""
 
-    _tools: Tools
+    _backend: Backend
 
     def stream_events(
         self,
@@ -91,7 +92,8 @@ class EventStreams(ABC):
         self, token: str, response: Any, scope: FrameworkTenantScope | None, actor: str | None, key: str | None
     ) -> Any:
         return _delivering(
-            lambda graph_kwargs: self._answer_and_deliver(token, response, scope, actor, key, graph_kwargs), self._tools
+            lambda graph_kwargs: self._answer_and_deliver(token, response, scope, actor, key, graph_kwargs),
+            self._backend,
         )
 
     @abstractmethod
@@ -103,19 +105,19 @@ class EventStreams(ABC):
         actor: str | None,
         idempotency_key: str | None,
         graph_kwargs: dict[str, Any],
-    ) -> Steps[Delivery]:
+    ) -> Effects[Delivery]:
         """The steps of `invoke`."""
 
 
-def _delivering(deliver: Callable[[dict[str, Any]], Steps[Delivery]], tools: Tools) -> Any:
+def _delivering(deliver: Callable[[dict[str, Any]], Effects[Delivery]], backend: Backend) -> Any:
     """The graph, whose runs are deliveries. Their input is of no account: the stored answers are what is sent."""
 
     def stream(_: Any, config: Any = None, **kwargs: Any) -> Generator[Any, None, Delivery]:
-        return perform_stream(deliver({**kwargs, "config": config}), tools)
+        return perform_stream(deliver({**kwargs, "config": config}), backend)
 
     def astream(_: Any, config: Any = None, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        return aperform_stream(deliver({**kwargs, "config": config}), tools)
+        return aperform_stream(deliver({**kwargs, "config": config}), backend)
 
-    graph = copy.copy(tools.graph)
+    graph = copy.copy(backend.graph)
     graph.stream, graph.astream = stream, astream
     return graph

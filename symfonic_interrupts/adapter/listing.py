@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from symfonic_interrupts.core.arguments import SCOPE_REMEDY, checked_limit
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.results import PauseView, view_of
 from symfonic_interrupts.core.rows import check_authentic, open_events, scope_of
@@ -27,7 +27,7 @@ def list_pending(
     limit: int,
     thread_id: str | None,
     **filters: str | None,
-) -> Steps[list[PauseEvent]]:
+) -> Effects[list[PauseEvent]]:
     """The open pauses of a scope with freshly minted tokens, newest first. See `ResumeAdapter.pending`."""
     hub.database.check_open()
     asked: dict[str, Any] = {
@@ -38,10 +38,10 @@ def list_pending(
         **filters,
     }
     if asked["interrupt_id"] is not None:
-        the_one_meant((yield transact(hub.operations.list_open, **{**asked, "limit": 2})))
+        the_one_meant((yield from transact(hub.operations.list_open, **{**asked, "limit": 2})))
     events: list[PauseEvent] = []
     while True:  # rows that are left out, because they were altered, hide nothing behind them
-        rows = yield transact(hub.operations.list_open, **asked)
+        rows = yield from transact(hub.operations.list_open, **asked)
         events += open_events(hub, rows)
         if len(rows) < limit or len(events) >= limit:
             return events[:limit]
@@ -50,12 +50,12 @@ def list_pending(
 
 def view_pause(
     hub: Hub, graph: str, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None
-) -> Steps[PauseView]:
+) -> Effects[PauseView]:
     """One pause, for its own scope. See `ResumeAdapter.view`."""
     hub.database.check_open()
     given = hub.require_scope(scope, SCOPE_REMEDY)
     thread = None if thread_id is None else str(thread_id)
-    rows: list[PauseRow] = yield transact(hub.operations.find_pauses, graph, str(interrupt_id), thread)
+    rows: list[PauseRow] = yield from transact(hub.operations.find_pauses, graph, str(interrupt_id), thread)
     for row in rows:
         if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
             check_authentic(hub, row)  # a stranger is not told that another's row was altered
@@ -80,12 +80,12 @@ def list_events(
     thread_id: str | None,
     after: str | None,
     limit: int,
-) -> Steps[list[RecordedEvent]]:
+) -> Effects[list[RecordedEvent]]:
     """What was recorded of a scope's pauses, oldest first. See `ResumeAdapter.events`."""
     hub.database.check_open()
     whose = _whose(hub, scope, include_sub_scopes)
     where = graph, whose["scope"].scope_hash
-    rows = yield transact(
+    rows = yield from transact(
         hub.operations.list_events,
         graph=graph,
         limit=checked_limit(limit, "go on `after` the last cursor"),
@@ -96,11 +96,11 @@ def list_events(
     return [_recorded(hub, row, where) for row in rows]
 
 
-def event_cursor(hub: Hub, graph: str, scope: FrameworkTenantScope | None) -> Steps[str]:
+def event_cursor(hub: Hub, graph: str, scope: FrameworkTenantScope | None) -> Effects[str]:
     """The cursor of now. See `ResumeAdapter.event_cursor`."""
     hub.database.check_open()
     where = graph, hub.require_scope(scope, SCOPE_REMEDY).scope_hash
-    place = yield transact(hub.operations.events_end)
+    place = yield from transact(hub.operations.events_end)
     return seal_place(place, hub.keys, where, fresh=True)
 
 

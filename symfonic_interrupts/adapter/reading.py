@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from symfonic_interrupts.adapter.listing import event_cursor, list_events, list_pending, view_pause
 from symfonic_interrupts.answering.redeem import Redeemer
-from symfonic_interrupts.core.effects import Tools, aperform, perform
+from symfonic_interrupts.core.effects import Backend
 from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.performing import aperform, perform
 from symfonic_interrupts.core.results import PauseView
 from symfonic_interrupts.delivering.failed_thread import FailedThread
 from symfonic_interrupts.delivering.failures import list_failed
@@ -17,11 +18,11 @@ from symfonic_interrupts.tokens.pause_token import PauseToken
 class Viewer:
     """The reading half of `ResumeAdapter`."""
 
-    def __init__(self, hub: Hub, graph_name: str, redeemer: Redeemer, tools: Tools) -> None:
+    def __init__(self, hub: Hub, graph_name: str, redeemer: Redeemer, backend: Backend) -> None:
         self.graph_name = graph_name
         self._hub = hub
         self._redeemer = redeemer
-        self._tools = tools
+        self._backend = backend
 
     def inspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
         """What a token is about: payload, JSON Schema of the answer, expiry and state. Changes nothing.
@@ -29,11 +30,11 @@ class Viewer:
         Raises:
             TokenInvalid, TokenExpired, UnknownInterrupt, ScopeRequired, ScopeMismatch, StoreError
         """
-        return perform(self._redeemer.inspect(token, scope), self._tools)
+        return perform(self._redeemer.inspect(token, scope), self._backend)
 
     async def ainspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
         """`inspect` for coroutines."""
-        return await aperform(self._redeemer.inspect(token, scope), self._tools)
+        return await aperform(self._redeemer.inspect(token, scope), self._backend)
 
     def verify(self, token: str) -> PauseToken:
         """The claims of a genuine token, from the keys alone: no database is asked, so what became of its pause is not known.
@@ -57,13 +58,13 @@ class Viewer:
             UnknownInterrupt: no such pause, it is another scope's, or it may be any of several; the open one goes first.
             ScopeRequired, StoreError
         """
-        return perform(view_pause(self._hub, self.graph_name, interrupt_id, scope, thread_id), self._tools)
+        return perform(view_pause(self._hub, self.graph_name, interrupt_id, scope, thread_id), self._backend)
 
     async def aview(
         self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None, thread_id: str | None = None
     ) -> PauseView:
         """`view` for coroutines."""
-        return await aperform(view_pause(self._hub, self.graph_name, interrupt_id, scope, thread_id), self._tools)
+        return await aperform(view_pause(self._hub, self.graph_name, interrupt_id, scope, thread_id), self._backend)
 
     def pending(
         self,
@@ -91,7 +92,7 @@ class Viewer:
                 that is given as `after`: end the page before at another place, with another limit.
             ValueError: a limit out of range.
         """
-        steps = list_pending(
+        effects = list_pending(
             self._hub,
             self.graph_name,
             scope=scope,
@@ -102,7 +103,7 @@ class Viewer:
             limit=limit,
             after=after,
         )
-        return perform(steps, self._tools)
+        return perform(effects, self._backend)
 
     async def apending(
         self,
@@ -116,7 +117,7 @@ class Viewer:
         after: str | None = None,
     ) -> list[PauseEvent]:
         """`pending` for coroutines."""
-        steps = list_pending(
+        effects = list_pending(
             self._hub,
             self.graph_name,
             scope=scope,
@@ -127,7 +128,7 @@ class Viewer:
             limit=limit,
             after=after,
         )
-        return await aperform(steps, self._tools)
+        return await aperform(effects, self._backend)
 
     def events(
         self,
@@ -153,7 +154,7 @@ class Viewer:
             ScopeRequired, StoreError
             ValueError: a limit out of range, or no cursor.
         """
-        steps = list_events(
+        effects = list_events(
             self._hub,
             self.graph_name,
             scope=scope,
@@ -162,7 +163,7 @@ class Viewer:
             after=after,
             limit=limit,
         )
-        return perform(steps, self._tools)
+        return perform(effects, self._backend)
 
     async def aevents(
         self,
@@ -174,7 +175,7 @@ class Viewer:
         limit: int = 100,
     ) -> list[RecordedEvent]:
         """`events` for coroutines."""
-        steps = list_events(
+        effects = list_events(
             self._hub,
             self.graph_name,
             scope=scope,
@@ -183,7 +184,7 @@ class Viewer:
             after=after,
             limit=limit,
         )
-        return await aperform(steps, self._tools)
+        return await aperform(effects, self._backend)
 
     def failed(self, *, scope: FrameworkTenantScope | None = None, limit: int = 100) -> list[FailedThread]:
         """Threads whose run raised after one of our answers, in whatever node, at a timeout or at the recursion limit; the
@@ -205,12 +206,12 @@ class Viewer:
             StoreError
             ValueError: a limit that is not 1 to 1,000.
         """
-        return perform(list_failed(self._hub, self.graph_name, self._tools.graph, limit, scope), self._tools)
+        return perform(list_failed(self._hub, self.graph_name, self._backend.graph, limit, scope), self._backend)
 
     async def afailed(self, *, scope: FrameworkTenantScope | None = None, limit: int = 100) -> list[FailedThread]:
         """`failed` for coroutines."""
-        steps = list_failed(self._hub, self.graph_name, self._tools.graph, limit, scope)
-        return await aperform(steps, self._tools)
+        effects = list_failed(self._hub, self.graph_name, self._backend.graph, limit, scope)
+        return await aperform(effects, self._backend)
 
     def event_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
         """The cursor of now: `events(after=...)` begins with what is recorded from here on.
@@ -223,8 +224,8 @@ class Viewer:
         Raises:
             ScopeRequired, StoreError
         """
-        return perform(event_cursor(self._hub, self.graph_name, scope), self._tools)
+        return perform(event_cursor(self._hub, self.graph_name, scope), self._backend)
 
     async def aevent_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
         """`event_cursor` for coroutines."""
-        return await aperform(event_cursor(self._hub, self.graph_name, scope), self._tools)
+        return await aperform(event_cursor(self._hub, self.graph_name, scope), self._backend)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from symfonic_interrupts.answering.redeem import Offer, OnRow, Redeemer
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.errors import InterruptError, ResponseInvalid
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -24,7 +24,7 @@ def answer_many(
     scope: FrameworkTenantScope | None,
     actor: str | None,
     on_row: OnRow,
-) -> Steps[list[str]]:
+) -> Effects[list[str]]:
     """Store all answers, or none. Returns their threads, each once, in the order of the answers.
 
     Args:
@@ -46,7 +46,7 @@ def answer_many(
             offers.append(offer)
     try:
         stored = [(offer.row, offer.claim, offer.describe) for offer in offers]
-        times = yield transact(hub.operations.answer_all, stored)
+        times = yield from transact(hub.operations.answer_all, stored)
     except ClaimLost as lost:
         with _at(lost.index):
             yield from redeemer.lost(offers[lost.index])

@@ -14,7 +14,7 @@ from typing import Any
 
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.core.checkpoints import TaskState, is_pending, read_tasks, waiting_in, was_answered_past
-from symfonic_interrupts.core.effects import CallSaver, Compute, Steps, transact
+from symfonic_interrupts.core.effects import Compute, Effects, GetTuple, transact
 from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.lease import Held, LeaseKeeper, given_back_if_cancelled, new_owner
 from symfonic_interrupts.core.refusals import record_refusal
@@ -74,7 +74,7 @@ class Redeemer:
         self._hub = hub
         self._graph = graph
 
-    def inspect(self, token: str, scope: FrameworkTenantScope | None) -> Steps[PauseView]:
+    def inspect(self, token: str, scope: FrameworkTenantScope | None) -> Effects[PauseView]:
         """What the token is about. Changes nothing."""
         claims, registration, _ = yield from self._admit(token, scope, actor=None)
         row = yield from self._rehydrate(claims)
@@ -91,7 +91,7 @@ class Redeemer:
         hold: bool = False,
         breakpoints: str | None = None,
         on_row: OnRow | None = None,
-    ) -> Steps[tuple[AnswerReceipt, PauseRow, Held | None]]:
+    ) -> Effects[tuple[AnswerReceipt, PauseRow, Held | None]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read.
 
         Args:
@@ -112,7 +112,7 @@ class Redeemer:
             if taken is not None:
                 held = LeaseKeeper(self._hub, taken[0], since + ttl.total_seconds()), taken[1]
         else:
-            at = yield transact(self._hub.operations.answer, offer.row, offer.claim, offer.describe)
+            at = yield from transact(self._hub.operations.answer, offer.row, offer.claim, offer.describe)
         if at is None:
             repeated = yield from self.lost(offer, idempotency_key)
             return repeated, offer.row, None
@@ -128,7 +128,7 @@ class Redeemer:
         *,
         on_row: OnRow | None = None,
         heads: dict[str, Any] | None = None,
-    ) -> Steps[Offer]:
+    ) -> Effects[Offer]:
         """Every check of an answer, before anything is spent.
 
         Args:
@@ -145,7 +145,7 @@ class Redeemer:
             on_row(row)
         limit = self._hub.config.max_response_bytes
         if row["state"] in ANSWERED and idempotency_key is not None:
-            text = yield Compute(self._hub.checks, partial(registration.response_text, response, limit=limit))
+            text = yield from Compute(self._hub.checks, partial(registration.response_text, response, limit=limit))
             claim = Claim("answered", "answered", actor=actor, scope_hash=crossing or row["scope_hash"])
             return Offer(claims, row, text, claim, repeated=_repeated(row, text, claim, idempotency_key))
         _refuse_state(row)
@@ -155,7 +155,7 @@ class Redeemer:
             _refuse_state((yield from self._rehydrate(claims)))  # meanwhile another may have answered, and a run begun
             raise
         check = partial(registration.response_text, response, payload_text=row["payload"], limit=limit)
-        text = yield Compute(self._hub.checks, check)
+        text = yield from Compute(self._hub.checks, check)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
         told = None if crossing is None else _audit_facts(row, crossing, actor)
         return Offer(claims, row, text, claim, told)
@@ -167,7 +167,7 @@ class Redeemer:
             audit_log.warning("interrupt_cross_scope %s", canonical_json(offer.told))
         return receipt_of(offer.row, at, offer.claim.actor, sha256(offer.text))
 
-    def lost(self, offer: Offer, idempotency_key: str | None = None) -> Steps[AnswerReceipt]:
+    def lost(self, offer: Offer, idempotency_key: str | None = None) -> Effects[AnswerReceipt]:
         """Another caller was first: raise what the row's new state says, unless it was the same answer."""
         row = yield from self._rehydrate(offer.claims)
         if row["state"] in ANSWERED and idempotency_key is not None:
@@ -203,7 +203,7 @@ class Redeemer:
 
     def _admit(
         self, token: str, scope: FrameworkTenantScope | None, actor: str | None
-    ) -> Steps[tuple[PauseToken, InterruptRegistration, str | None]]:
+    ) -> Effects[tuple[PauseToken, InterruptRegistration, str | None]]:
         """Token, registration and scope. Also the answering scope's hash, where it is another than the pause's."""
         hub = self._hub
         hub.database.check_open()
@@ -215,7 +215,7 @@ class Redeemer:
         registration = hub.registry.get(claims.name)
         if registration is not None and registration.cross_scope_allowed:
             return claims, registration, given
-        row, _ = yield transact(hub.operations.load_pause, claims.jti)
+        row, _ = yield from transact(hub.operations.load_pause, claims.jti)
         if row is not None:
             yield from record_refusal(self._hub, row, ScopeMismatch.code, _audit_facts(row, given, actor), given)
         raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
@@ -233,8 +233,8 @@ class Redeemer:
             max_bytes=hub.config.max_token_bytes,
         )
 
-    def _rehydrate(self, claims: PauseToken) -> Steps[PauseRow]:
-        row, outcome = yield transact(self._hub.operations.load_pause, claims.jti)
+    def _rehydrate(self, claims: PauseToken) -> Effects[PauseRow]:
+        row, outcome = yield from transact(self._hub.operations.load_pause, claims.jti)
         if row is None:
             if outcome is not None:
                 raise TokenConsumed(f"the token was {outcome} before", state=outcome)
@@ -249,12 +249,12 @@ class Redeemer:
         found: PauseRow = row
         return found
 
-    def check_head(self, row: PauseRow, heads: dict[str, Any] | None = None) -> Steps[None]:
+    def check_head(self, row: PauseRow, heads: dict[str, Any] | None = None) -> Effects[None]:
         """The interrupt must be pending at the thread's newest checkpoint."""
         heads = {} if heads is None else heads
         place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
         if row["thread_id"] not in heads:
-            head = yield CallSaver("get_tuple", ({"configurable": place},))
+            head = yield from GetTuple({"configurable": place})
             tasks = read_tasks(head.pending_writes if head is not None else ())
             heads[row["thread_id"]] = head, tasks, waiting_in(tasks)
         head, tasks, waiting = heads[row["thread_id"]]
@@ -264,27 +264,27 @@ class Redeemer:
             )
         head_id = head.config["configurable"]["checkpoint_id"]
         if head_id > row["checkpoint_id"]:
-            yield transact(self._hub.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
+            yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
         if head_id == row["checkpoint_id"] and is_pending(row, waiting) is not None:
             return
         task = tasks.get(row["task_id"])
         if head_id == row["checkpoint_id"] and task is not None and task.finished:
             event = ("interrupt_superseded", {"name": row["name"]})
-            yield transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
+            yield from transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
             raise PauseSuperseded("the node finished without this pause; its question no longer stands")
         if head_id == row["checkpoint_id"] and (yield from self._was_passed(row)):
             event = ("interrupt_superseded", {"name": row["name"]})
-            yield transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
+            yield from transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
             raise PauseSuperseded("the question was answered without its token; it no longer stands")
         raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
 
-    def _was_passed(self, row: PauseRow) -> Steps[bool]:
+    def _was_passed(self, row: PauseRow) -> Effects[bool]:
         """Whether a native question was answered by something else than its token: its node goes on without it."""
         if not row["native"]:
             return False
         place = {"checkpoint_ns": row["leaf_ns"], "checkpoint_id": row["leaf_checkpoint_id"]}
-        found = yield CallSaver("get_tuple", ({"configurable": {"thread_id": row["thread_id"], **place}},))
+        found = yield from GetTuple({"configurable": {"thread_id": row["thread_id"], **place}})
         leaf = read_tasks(found.pending_writes if found is not None else ()).get(row["leaf_task_id"], TaskState())
         return leaf.finished or was_answered_past(row, leaf)
 

@@ -6,7 +6,7 @@ import secrets
 from datetime import timedelta
 
 from symfonic_interrupts.answering.redeem import Redeemer
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import check_authentic, pause_event, scope_of, whole_second_after
 from symfonic_interrupts.errors import (
@@ -39,7 +39,7 @@ class Lifecycle:
 
     def reissue(
         self, interrupt_id: str, ttl: timedelta | None, scope: FrameworkTenantScope | None, thread_id: str | None
-    ) -> Steps[PauseEvent]:
+    ) -> Effects[PauseEvent]:
         """A new token for a pending or expired pause; the old one is dead."""
         for _ in range(MOST_TRIES):
             row = yield from self._find(interrupt_id, scope, thread_id)
@@ -50,7 +50,7 @@ class Lifecycle:
             renewed = self._renewed(row, ttl)
             told = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
             try:
-                done = yield transact(self._hub.operations.reissue, row, renewed, ("interrupt_reissued", told))
+                done = yield from transact(self._hub.operations.reissue, row, renewed, ("interrupt_reissued", told))
             except ClaimLost:
                 done = False
             if done:
@@ -69,7 +69,7 @@ class Lifecycle:
         end = whole_second_after(hub.now() + ttl)
         return seal_row({**row, "jti": secrets.token_hex(16), "state": "pending", "expires_at": end}, hub.keys)
 
-    def _check_again(self, renewed: PauseRow, scope: FrameworkTenantScope | None) -> Steps[None]:
+    def _check_again(self, renewed: PauseRow, scope: FrameworkTenantScope | None) -> Effects[None]:
         # New input that came after the first look has superseded the old token at most, and nothing where that had expired.
         try:
             yield from self._redeemer.check_head(renewed)
@@ -80,7 +80,7 @@ class Lifecycle:
 
     def revoke(
         self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None, thread_id: str | None
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         """Kill the token of a pending pause. The thread stays where it is."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise RegistrationError("reason must be a text of 1 to 1,000 characters; it is recorded")
@@ -90,16 +90,16 @@ class Lifecycle:
             if row["state"] != "pending":
                 _refuse(row, "revoked")
             told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
-            if (yield transact(self._hub.operations.close, row, Claim("revoked", "revoked"), told)) is not None:
+            if (yield from transact(self._hub.operations.close, row, Claim("revoked", "revoked"), told)) is not None:
                 return
         raise _changing()
 
-    def _find(self, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None) -> Steps[PauseRow]:
+    def _find(self, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str | None) -> Effects[PauseRow]:
         hub = self._hub
         hub.database.check_open()
         given = hub.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
         thread = None if thread_id is None else str(thread_id)
-        rows: list[PauseRow] = yield transact(hub.operations.find_pauses, self._graph, interrupt_id, thread)
+        rows: list[PauseRow] = yield from transact(hub.operations.find_pauses, self._graph, interrupt_id, thread)
         row = the_one_meant([row for row in rows if scope_of(row) == given])
         for known in rows if row is None else [row]:
             check_authentic(hub, known)

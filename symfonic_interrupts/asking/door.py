@@ -17,7 +17,7 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import REFUSED, Loaded
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covering
 from symfonic_interrupts.canonical import canonical_json
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Question
 from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
 from symfonic_interrupts.core.lease import lease_of
@@ -49,7 +49,7 @@ class Door:
         """Whether anything must be looked at before this task's body runs."""
         return self._covering(config["configurable"]) is not None
 
-    def enter(self, config: Config) -> Steps[None]:
+    def enter(self, config: Config) -> Effects[None]:
         """Let a covered native node run with the answers that may count, and no others.
 
         Raises:
@@ -116,7 +116,7 @@ class Door:
 
     # -- the body has raised
 
-    def bubbled(self, config: Config, error: BaseException) -> Steps[None]:
+    def bubbled(self, config: Config, error: BaseException) -> Effects[None]:
         """Record a refusal that passes by; remember which node asked.
 
         Raises:
@@ -139,11 +139,11 @@ class Door:
             for interrupt in error.args[0]:
                 self._natives.asked_by(interrupt.id, path)
 
-    def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Steps[None]:
+    def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Effects[None]:
         """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
         error.recorded = True
         thread_id = str(names.execution_info(config["configurable"]).thread_id)
-        rows, _ = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
         meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
         row = meant[-1] if meant else self._nameless(config, name, thread_id)
         if row is not None:
@@ -192,7 +192,7 @@ class Door:
             return False
         return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
 
-    def leave(self, config: Config) -> Steps[None]:
+    def leave(self, config: Config) -> Effects[None]:
         """A node must not finish with a question that nobody was asked.
 
         Raises:
@@ -216,13 +216,13 @@ class Door:
             audit_log.warning("interrupt_swallowed %s", canonical_json({"name": covered.name}))
             raise PauseSwallowed(_swallowed(covered.name))
 
-    def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Steps[None]:
+    def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
         """Record and warn, once each, that a task swallowed these questions."""
         fresh = [question for question in questions if self._hub.first_time(("swallowed", question.interrupt_id))]
         for question in fresh:
             told = {"name": question.name, "interrupt_id": question.interrupt_id}
             row = self.row_of(question, thread_id)
-            yield transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
+            yield from transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
             audit_log.warning("interrupt_swallowed %s", canonical_json(told))
         for question in fresh:
             with suppress(

@@ -18,7 +18,7 @@ from langgraph.pregel import Pregel
 
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Execution
 from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.lease import LeaseKeeper
@@ -92,14 +92,14 @@ def missed_answers(lease: LeaseKeeper | None, executions: Iterable[Execution]) -
     return sorted(missed)
 
 
-def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Steps[Drift | None]:
+def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Effects[Drift | None]:
     """Note that these questions, just opened, stand where other ones were answered. The one to tell of, if any.
 
     Args:
         jtis: of the answers that their tasks did not take.
     """
     found: list[Drift] = []
-    answers = (yield transact(hub.operations.unfit_answers, jtis)) if jtis and asked else []
+    answers = (yield from transact(hub.operations.unfit_answers, jtis)) if jtis and asked else []
     for row in asked:
         before = [a for a in answers if (a["name"], a["leaf_task_id"]) == (row["name"], row["leaf_task_id"])]
         if not before or any(a["request_hash"] == row["request_hash"] for a in before):
@@ -114,11 +114,11 @@ def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Ste
         }
         # after the last one it begins anew: by then the node may have been mended
         counts = dict.fromkeys((a["jti"] for a in before), 0) if drift.is_last else {row["jti"]: drift.times}
-        yield transact(hub.operations.count_drifts, counts, row, ("interrupt_drifted", told))
+        yield from transact(hub.operations.count_drifts, counts, row, ("interrupt_drifted", told))
         audit_log.warning("interrupt_drifted %s", canonical_json({**told, "interrupt_id": row["interrupt_id"]}))
         if drift.is_last:
             closed = ("interrupt_superseded", {"name": row["name"]})
-            yield transact(hub.operations.close, row, Claim("superseded", "superseded"), closed)
+            yield from transact(hub.operations.close, row, Claim("superseded", "superseded"), closed)
         found.append(drift)
     return max(found, key=lambda drift: drift.times, default=None)
 

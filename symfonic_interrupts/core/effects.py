@@ -1,8 +1,7 @@
 """The one seam between sync and async in this library.
 
-What the saver, the adapter and the janitor do is written once, as generators that yield steps (a transaction, a checkpoint to
-read, a graph to run, a wait) and get back their results. `perform` carries the steps out; `aperform` does with await.
-`perform_stream` and `aperform_stream` also pass on the chunks of the graphs that are run.
+What the saver, the adapter and the janitor do is written once, as generators that yield effects (a transaction, a checkpoint to
+read, a graph to run, a wait) and get back their results. `core.performing` carries them out.
 """
 
 from __future__ import annotations
@@ -10,83 +9,145 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import StateSnapshot
 
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.threads import Threads
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What steps are carried out with."""
+class Backend:
+    """What effects are carried out with: the pause store, the wrapped saver, and the compiled graph where one is driven."""
 
     database: Database
     saver: Any
     graph: Any = None
 
 
-class Step:
-    """Something to do, sync or async."""
+class Effect(Generic[T]):
+    """Something to do, sync or async, that gives a T. In a generator: `result = yield from effect`."""
 
     __slots__ = ()
 
-    def do(self, tools: Tools) -> Any:
+    def do(self, backend: Backend) -> T:
         raise NotImplementedError
 
-    async def ado(self, tools: Tools) -> Any:
+    async def ado(self, backend: Backend) -> T:
         raise NotImplementedError
 
+    def __iter__(self) -> Effects[T]:
+        result: T = yield self
+        return result
 
-Steps = Generator[Step, Any, T]
-"""A generator that yields steps and returns a T."""
+
+Effects = Generator[Effect[Any], Any, T]
+"""A generator that yields effects, is sent their results, and returns a T."""
 
 
 @dataclass(frozen=True)
-class Transact(Step):
+class Transact(Effect[T]):
     """Run a transaction body."""
 
-    body: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    body: Callable[..., T]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
-    def do(self, tools: Tools) -> Any:
-        return tools.database.run(self.body, *self.args, **self.kwargs)
+    def do(self, backend: Backend) -> T:
+        return backend.database.run(self.body, *self.args, **self.kwargs)
 
-    async def ado(self, tools: Tools) -> Any:
-        return await tools.database.arun(self.body, *self.args, **self.kwargs)
+    async def ado(self, backend: Backend) -> T:
+        return await backend.database.arun(self.body, *self.args, **self.kwargs)
 
 
-def transact(body: Callable[..., Any], *args: Any, **kwargs: Any) -> Transact:
-    """The step that runs `body(connection, *args, **kwargs)` in one transaction."""
+def transact(body: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Transact[T]:
+    """The effect that runs `body(connection, *args, **kwargs)` in one transaction."""
     return Transact(body, args, kwargs)
 
 
-@dataclass(frozen=True)
-class CallSaver(Step):
-    """Call a method of the wrapped saver: `name`, or `a` + name."""
+class SaverCall(Effect[T]):
+    """A method of the wrapped saver, or its async twin."""
 
-    name: str
-    args: tuple[Any, ...]
+    def call(self, saver: Any) -> T:
+        raise NotImplementedError
 
-    def do(self, tools: Tools) -> Any:
+    async def acall(self, saver: Any) -> T:
+        raise NotImplementedError
+
+    def do(self, backend: Backend) -> T:
         try:
-            return getattr(tools.saver, self.name)(*self.args)
+            return self.call(backend.saver)
         except (asyncio.InvalidStateError, NotImplementedError):
             raise RegistrationError(
-                f"checkpointer: {type(tools.saver).__name__} is async only here; await the method with the `a` before its"
+                f"checkpointer: {type(backend.saver).__name__} is async only here; await the method with the `a` before its"
                 " name (aanswer, adeliver, ainvoke, ...), or wrap a sync saver"
             ) from None
 
-    async def ado(self, tools: Tools) -> Any:
+    async def ado(self, backend: Backend) -> T:
         try:
-            return await getattr(tools.saver, "a" + self.name)(*self.args)
+            return await self.acall(backend.saver)
         except NotImplementedError:
-            raise sync_only(tools.saver) from None
+            raise sync_only(backend.saver) from None
+
+
+@dataclass(frozen=True)
+class GetTuple(SaverCall[CheckpointTuple | None]):
+    """Read a checkpoint."""
+
+    config: Any
+
+    def call(self, saver: Any) -> CheckpointTuple | None:
+        found: CheckpointTuple | None = saver.get_tuple(self.config)
+        return found
+
+    async def acall(self, saver: Any) -> CheckpointTuple | None:
+        found: CheckpointTuple | None = await saver.aget_tuple(self.config)
+        return found
+
+
+@dataclass(frozen=True)
+class Put(SaverCall[RunnableConfig]):
+    """Store a checkpoint. Gives the config that names it."""
+
+    config: Any
+    checkpoint: Any
+    metadata: Any
+    new_versions: Any
+
+    def call(self, saver: Any) -> RunnableConfig:
+        stored: RunnableConfig = saver.put(self.config, self.checkpoint, self.metadata, self.new_versions)
+        return stored
+
+    async def acall(self, saver: Any) -> RunnableConfig:
+        stored: RunnableConfig = await saver.aput(self.config, self.checkpoint, self.metadata, self.new_versions)
+        return stored
+
+
+@dataclass(frozen=True)
+class PutWrites(SaverCall[None]):
+    """Store a task's writes.
+
+    Attributes:
+        args: config, writes, task id and, for savers that know it, the task's path.
+    """
+
+    args: tuple[Any, ...]
+
+    def call(self, saver: Any) -> None:
+        saver.put_writes(*self.args)
+
+    async def acall(self, saver: Any) -> None:
+        await saver.aput_writes(*self.args)
 
 
 def sync_only(saver: Any) -> RegistrationError:
@@ -99,46 +160,46 @@ def sync_only(saver: Any) -> RegistrationError:
 
 
 @dataclass(frozen=True)
-class Compute(Step):
+class Compute(Effect[T]):
     """Work something out that an application's own code has a part in, or a client's data: async, not on the event loop."""
 
     threads: Threads
-    work: Callable[[], Any]
+    work: Callable[[], T]
 
-    def do(self, tools: Tools) -> Any:
+    def do(self, backend: Backend) -> T:
         return self.work()
 
-    async def ado(self, tools: Tools) -> Any:
+    async def ado(self, backend: Backend) -> T:
         return await self.threads.run(self.work)
 
 
 @dataclass(frozen=True)
-class Wait(Step):
+class Wait(Effect[None]):
     """Let time pass. Seconds."""
 
     seconds: float
 
-    def do(self, tools: Tools) -> None:
+    def do(self, backend: Backend) -> None:
         time.sleep(self.seconds)
 
-    async def ado(self, tools: Tools) -> None:
+    async def ado(self, backend: Backend) -> None:
         await asyncio.sleep(self.seconds)
 
 
 @dataclass(frozen=True)
-class WaitFor(Step):
+class WaitFor(Effect[bool]):
     """Wait for what another thread or task will say. Its answer, or False where it said nothing within `seconds`."""
 
     signal: concurrent.futures.Future[bool]
     seconds: float
 
-    def do(self, tools: Tools) -> bool:
+    def do(self, backend: Backend) -> bool:
         try:
             return self.signal.result(self.seconds)
         except concurrent.futures.TimeoutError:
             return False
 
-    async def ado(self, tools: Tools) -> bool:
+    async def ado(self, backend: Backend) -> bool:
         if self.signal.done():
             return self.signal.result()
         done, _ = await asyncio.wait([asyncio.wrap_future(self.signal)], timeout=self.seconds)
@@ -146,156 +207,57 @@ class WaitFor(Step):
 
 
 @dataclass(frozen=True)
-class ReadState(Step):
+class ReadState(Effect[StateSnapshot]):
     """The graph's own view of a thread (`get_state`)."""
 
     config: dict[str, Any]
 
-    def do(self, tools: Tools) -> Any:
-        return tools.graph.get_state(self.config)
+    def do(self, backend: Backend) -> StateSnapshot:
+        state: StateSnapshot = backend.graph.get_state(self.config)
+        return state
 
-    async def ado(self, tools: Tools) -> Any:
-        return await tools.graph.aget_state(self.config)
+    async def ado(self, backend: Backend) -> StateSnapshot:
+        state: StateSnapshot = await backend.graph.aget_state(self.config)
+        return state
 
 
 @dataclass(frozen=True)
-class ReadHistory(Step):
+class ReadHistory(Effect[list[StateSnapshot]]):
     """The thread's newest states, newest first (`get_state_history`)."""
 
     config: dict[str, Any]
     limit: int
 
-    def do(self, tools: Tools) -> Any:
-        return list(tools.graph.get_state_history(self.config, limit=self.limit))
+    def do(self, backend: Backend) -> list[StateSnapshot]:
+        return list(backend.graph.get_state_history(self.config, limit=self.limit))
 
-    async def ado(self, tools: Tools) -> Any:
-        return [state async for state in tools.graph.aget_state_history(self.config, limit=self.limit)]
+    async def ado(self, backend: Backend) -> list[StateSnapshot]:
+        return [state async for state in backend.graph.aget_state_history(self.config, limit=self.limit)]
 
 
 @dataclass(frozen=True)
-class RunGraph(Step):
+class RunGraph(Effect[Any]):
     """Run the graph with `input`; `invoke`, or `stream` where the performer passes chunks on."""
 
     input: Any
     config: dict[str, Any]
     kwargs: dict[str, Any]
 
-    def do(self, tools: Tools) -> Any:
-        return tools.graph.invoke(self.input, self.config, **self.kwargs)
+    def do(self, backend: Backend) -> Any:
+        return backend.graph.invoke(self.input, self.config, **self.kwargs)
 
-    async def ado(self, tools: Tools) -> Any:
-        return await tools.graph.ainvoke(self.input, self.config, **self.kwargs)
+    async def ado(self, backend: Backend) -> Any:
+        return await backend.graph.ainvoke(self.input, self.config, **self.kwargs)
 
 
 @dataclass(frozen=True)
-class Emit(Step):
+class Emit(Effect[None]):
     """Pass a chunk on to whoever reads the stream; nothing where nobody does."""
 
     chunk: Any
 
-    def do(self, tools: Tools) -> None:
+    def do(self, backend: Backend) -> None:
         return None
 
-    async def ado(self, tools: Tools) -> None:
+    async def ado(self, backend: Backend) -> None:
         return None
-
-
-class _Abandoned(BaseException):
-    """Whoever read the chunks has stopped. Steps get this instead of GeneratorExit, after which a generator may not yield."""
-
-
-class _Advance:
-    """Feeds results and errors back into a generator of steps."""
-
-    def __init__(self, steps: Steps[Any]) -> None:
-        self._steps = steps
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def next(self) -> Step:
-        """The next step; StopIteration carries the final result."""
-        result, error = self.result, self.error
-        self.result = self.error = None
-        return self._steps.send(result) if error is None else self._steps.throw(error)
-
-
-def perform(steps: Steps[T], tools: Tools) -> T:
-    """Carry the steps out, and return what they return."""
-    advance = _Advance(steps)
-    while True:
-        try:
-            step = advance.next()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            advance.result = step.do(tools)
-        except BaseException as error:
-            advance.error = error
-
-
-async def aperform(steps: Steps[T], tools: Tools) -> T:
-    """Carry the steps out with await, and return what they return."""
-    advance = _Advance(steps)
-    while True:
-        try:
-            step = advance.next()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            advance.result = await step.ado(tools)
-        except BaseException as error:
-            advance.error = error
-
-
-def perform_stream(steps: Steps[T], tools: Tools) -> Generator[Any, None, T]:
-    """Carry the steps out, yielding the chunks of every graph that is run, and return what they return."""
-    advance = _Advance(steps)
-    while True:
-        try:
-            step = advance.next()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        except _Abandoned:
-            raise GeneratorExit from None
-        try:
-            if isinstance(step, RunGraph):
-                advance.result = yield from tools.graph.stream(step.input, step.config, **step.kwargs)
-            elif isinstance(step, Emit):
-                yield step.chunk
-            else:
-                advance.result = step.do(tools)
-        except GeneratorExit:
-            advance.error = _Abandoned()
-        except BaseException as error:
-            advance.error = error
-
-
-async def aperform_stream(steps: Steps[Any], tools: Tools) -> AsyncGenerator[Any, None]:
-    """Carry the steps out with await, yielding the chunks of every graph that is run."""
-    advance = _Advance(steps)
-    while True:
-        try:
-            step = advance.next()
-        except StopIteration:
-            return
-        except _Abandoned:
-            raise GeneratorExit from None
-        try:
-            if isinstance(step, RunGraph):
-                chunks = tools.graph.astream(step.input, step.config, **step.kwargs)
-                try:
-                    async for chunk in chunks:
-                        yield chunk
-                finally:
-                    await chunks.aclose()
-            elif isinstance(step, Emit):
-                yield step.chunk
-            else:
-                advance.result = await step.ado(tools)
-        except GeneratorExit:
-            advance.error = _Abandoned()
-        except BaseException as error:
-            advance.error = error

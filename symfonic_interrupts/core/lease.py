@@ -13,13 +13,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from symfonic_interrupts.core.effects import Step, Steps, Tools, Wait, transact
+from symfonic_interrupts.core.effects import Backend, Effect, Effects, Wait, transact
 from symfonic_interrupts.core.hub import LEASE, Hub
 from symfonic_interrupts.errors import StoreError, ThreadBusy
 from symfonic_interrupts.store.operations import Lease
 from symfonic_interrupts.store.schema import PauseRow
+
+T = TypeVar("T")
 
 FIRST_WAIT_SECONDS = 0.01
 LONGEST_WAIT_SECONDS = 0.5
@@ -161,29 +163,29 @@ class LeaseKeeper:
             self._renewed(since, held)
 
 
-class Keep(Step):
+class Keep(Effect[None]):
     """Start renewing."""
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self._keeper = keeper
 
-    def do(self, tools: Tools) -> None:
+    def do(self, backend: Backend) -> None:
         self._keeper.start()
 
-    async def ado(self, tools: Tools) -> None:
+    async def ado(self, backend: Backend) -> None:
         self._keeper.astart()
 
 
-class StopKeeping(Step):
+class StopKeeping(Effect[None]):
     """Stop renewing."""
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self._keeper = keeper
 
-    def do(self, tools: Tools) -> None:
+    def do(self, backend: Backend) -> None:
         self._keeper.stop()
 
-    async def ado(self, tools: Tools) -> None:
+    async def ado(self, backend: Backend) -> None:
         await self._keeper.astop()
 
 
@@ -208,17 +210,17 @@ def new_owner() -> str:
     return secrets.token_hex(8)
 
 
-def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, taking: Step) -> Steps[Any]:
+def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, taking: Effect[T]) -> Effects[T]:
     """Do what takes the thread for this owner. Where that is cancelled, the thread may have been taken all the same."""
     try:
-        return (yield taking)
+        return (yield from taking)
     except asyncio.CancelledError:
         lease = Lease(graph, thread_id, owner, taken_over=False)
-        yield transact(hub.operations.end_lease, lease, clean=False)
+        yield from transact(hub.operations.end_lease, lease, clean=False)
         raise
 
 
-def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None) -> Steps[Held]:
+def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None) -> Effects[Held]:
     """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
 
     Args:
@@ -241,5 +243,5 @@ def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoint
             raise ThreadBusy(
                 "another worker drives this thread; accepted answers are stored, and it or recover() delivers them"
             )
-        yield Wait(pause)
+        yield from Wait(pause)
         pause = min(pause * 1.5, LONGEST_WAIT_SECONDS)

@@ -19,7 +19,7 @@ from symfonic_interrupts.asking.drift import tool_nodes
 from symfonic_interrupts.asking.envelope import seal
 from symfonic_interrupts.asking.plain_interrupts import Sent
 from symfonic_interrupts.core.checkpoints import read_tasks
-from symfonic_interrupts.core.effects import Emit, ReadState, RunGraph, Steps, transact
+from symfonic_interrupts.core.effects import Effects, Emit, ReadState, RunGraph, transact
 from symfonic_interrupts.core.hub import LEASE, SCOPE, TENANT_KEYS, Hub
 from symfonic_interrupts.core.lease import Held, Keep, LeaseKeeper, StopKeeping, take_lease
 from symfonic_interrupts.core.rows import open_events, scope_of, stored_answer, used_answer_event
@@ -70,7 +70,7 @@ class Deliverer:
         by_itself: bool = False,
         crashed: bool = False,
         on_failure: Callable[[FailedThread], object] = bool,
-    ) -> Steps[Delivery]:
+    ) -> Effects[Delivery]:
         """Drive one thread.
 
         Args:
@@ -95,7 +95,7 @@ class Deliverer:
         progress = Progress(rows)
         by_itself = by_itself or recovering
         if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
-            yield transact(self._hub.operations.end_lease, keeper.lease, clean=False)
+            yield from transact(self._hub.operations.end_lease, keeper.lease, clean=False)
             return Delivery(thread_id)
         clean = False
         try:
@@ -124,7 +124,7 @@ class Deliverer:
                 if not progress.over:
                     end = self._hub.operations.end_lease
                     used = sorted(keeper.used)
-                    failed_at = yield transact(
+                    failed_at = yield from transact(
                         end, keeper.lease, clean=clean, used=used, checkpoint_id=at, failure=failure
                     )
                     if failure is not None and failed_at is not None:
@@ -143,9 +143,9 @@ class Deliverer:
         *,
         by_itself: bool,
         crashed: bool,
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         tried: set[str] = set()
-        head = yield checkpoint_at(thread_id)
+        head = yield from checkpoint_at(thread_id)
         while True:
             if head is None:
                 # the answers stay: this may be the wrong saver, and the right one can still deliver them
@@ -156,9 +156,9 @@ class Deliverer:
             at = str(head.config["configurable"]["checkpoint_id"])
             if any(row["checkpoint_id"] < at for row in progress.rows):
                 used = yield from used_before(at, progress.rows)
-                changed = yield transact(self._hub.operations.advance, self._saver.graph, thread_id, at, used=used)
+                changed = yield from transact(self._hub.operations.advance, self._saver.graph, thread_id, at, used=used)
                 progress.note_ends(changed)
-                progress.rows = yield transact(self._hub.operations.load_thread, self._saver.graph, thread_id)
+                progress.rows = yield from transact(self._hub.operations.load_thread, self._saver.graph, thread_id)
             facts = yield from self._facts(head, progress, frozenset(tried), retry_failed=not by_itself)
             step = plan(**facts, crashed=False)
             outlook = None
@@ -193,7 +193,7 @@ class Deliverer:
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 if keeper.lease.failed:
-                    yield transact(self._hub.operations.try_again, keeper.lease)
+                    yield from transact(self._hub.operations.try_again, keeper.lease)
                 yield Keep(keeper)
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
@@ -202,7 +202,7 @@ class Deliverer:
             keeper.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
             keeper.reached = None
             try:
-                progress.output = yield RunGraph(command, config, graph_kwargs)
+                progress.output = yield from RunGraph(command, config, graph_kwargs)
             except Exception as error:
                 # those are LangGraph's refusals of what was sent: no node went on with it
                 if not (is_invalid_resume(error) or isinstance(error, UnknownInterruptError)):
@@ -210,23 +210,23 @@ class Deliverer:
                 raise
             self._hub.failpoint("run_ended")
             # a run that stored no checkpoint asks again where it stood; or the thread was moved on, or deleted, meanwhile
-            head = None if keeper.reached else (yield checkpoint_at(thread_id))
+            head = None if keeper.reached else (yield from checkpoint_at(thread_id))
             place = keeper.reached or id_of(head)
             if place is None:
                 continue
             conclude = self._hub.operations.conclude
-            found = yield transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
+            found = yield from transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
             progress.rows, progress.over = found.rows, found.over
             progress.ended.update(found.states)
             progress.note_ends(found.moved)  # also answers that came while the run went on without them
             self._hub.failpoint("applied_marked")
             if progress.over:
                 return
-            head = head or (yield checkpoint_at(thread_id))
+            head = head or (yield from checkpoint_at(thread_id))
 
     def _facts(
         self, head: Any, progress: Progress, tried: frozenset[str], *, retry_failed: bool
-    ) -> Steps[dict[str, Any]]:
+    ) -> Effects[dict[str, Any]]:
         """What the planner decides by, but for what a run that died has left."""
         answered = [row for row in progress.rows if row["state"] == "answered"]
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
@@ -245,19 +245,19 @@ class Deliverer:
 
     def _look(
         self, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow], sending: list[PauseRow]
-    ) -> Steps[Outlook]:
-        ended: set[str] = yield transact(
+    ) -> Effects[Outlook]:
+        ended: set[str] = yield from transact(
             self._hub.operations.ended_natives, self._saver.graph, thread_id, str(id_of(head))
         )
         return (yield from look(self.graph, thread_id, kwargs, head, Standing.of(rows, ended, sending)))
 
     def _failure(
         self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, progress: Progress
-    ) -> Steps[Failure | None]:
+    ) -> Effects[Failure | None]:
         """What is kept of a failure; None where the thread has no pause that it could belong to."""
         had = [row for row in progress.rows if row["jti"] in keeper.brought | keeper.used]
         had = had or [row for row in progress.rows if row["state"] == "answered"]
-        about = had[0] if had else (yield transact(self._hub.operations.load_latest, self._saver.graph, thread_id))
+        about = had[0] if had else (yield from transact(self._hub.operations.load_latest, self._saver.graph, thread_id))
         if about is None:
             return None
         raised = progress.failure
@@ -267,17 +267,17 @@ class Deliverer:
         ids = tuple(sorted({row["interrupt_id"] for row in had or [about]}))
         return Failure(raised.node, raised.error_type, raised.message, about, ids)
 
-    def _node_that_raised(self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseRow]) -> Steps[str | None]:
+    def _node_that_raised(self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseRow]) -> Effects[str | None]:
         try:
-            head = yield checkpoint_at(thread_id)
+            head = yield from checkpoint_at(thread_id)
             outlook = yield from self._look(thread_id, kwargs, head, rows, [])
         except Exception:  # the failure itself is to be told, not that its place cannot be read
             return None
         return outlook.failed[0][0] if outlook.failed else None
 
-    def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Steps[None]:
+    def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Effects[None]:
         if applied or unused:
-            moved, progress.rows = yield transact(
+            moved, progress.rows = yield from transact(
                 self._hub.operations.settle, self._saver.graph, thread_id, applied, unused
             )
             progress.note_ends(moved)
@@ -306,11 +306,11 @@ class Deliverer:
 
     def _config(
         self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, rows: list[PauseRow]
-    ) -> Steps[dict[str, Any]]:
+    ) -> Effects[dict[str, Any]]:
         config = dict(kwargs.get("config") or {})
         row = rows[0] if rows else None
         if row is None:
-            row = yield transact(self._hub.operations.load_latest, self._saver.graph, thread_id)
+            row = yield from transact(self._hub.operations.load_latest, self._saver.graph, thread_id)
         own: dict[str, Any] = {"thread_id": thread_id, names.STRICT_RESUME: True, LEASE: keeper}
         if row is not None:
             scope = own[SCOPE] = scope_of(row)
@@ -343,21 +343,21 @@ class Deliverer:
 
     # -- what is told of it
 
-    def _report(self, thread_id: str, kwargs: dict[str, Any], progress: Progress) -> Steps[Delivery]:
+    def _report(self, thread_id: str, kwargs: dict[str, Any], progress: Progress) -> Effects[Delivery]:
         standing = [row for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
         pauses = open_events(self._hub, standing)
         output = progress.output
         if not progress.ran:
             for event in pauses:
                 if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
-                    yield Emit(chunk)
-            state = yield ReadState({"configurable": {"thread_id": thread_id}})
+                    yield from Emit(chunk)
+            state = yield from ReadState({"configurable": {"thread_id": thread_id}})
             output = dict(state.values) if isinstance(state.values, dict) else state.values
             if state.interrupts and isinstance(output, dict):
                 output["__interrupt__"] = list(state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
-            ended.update((yield transact(self._hub.operations.states_of, unknown)))
+            ended.update((yield from transact(self._hub.operations.states_of, unknown)))
         return Delivery(
             thread_id,
             output,

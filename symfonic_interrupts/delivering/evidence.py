@@ -8,24 +8,24 @@ from typing import Any
 
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.checkpoints import TaskState, is_marker, is_pending, read_tasks, waiting_in
-from symfonic_interrupts.core.effects import CallSaver, ReadHistory, Steps
+from symfonic_interrupts.core.effects import Effects, GetTuple, ReadHistory
 from symfonic_interrupts.delivering.planner import is_durable, was_used
 from symfonic_interrupts.delivering.progress import at_breakpoint, native_values
 from symfonic_interrupts.store.schema import PauseRow
 
 
-def checkpoint_at(thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> CallSaver:
+def checkpoint_at(thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> GetTuple:
     """The step that reads a checkpoint; without an id the newest of its namespace."""
     place = {"thread_id": thread_id, "checkpoint_ns": ns}
     if checkpoint_id is not None:
         place["checkpoint_id"] = checkpoint_id
-    return CallSaver("get_tuple", ({"configurable": place},))
+    return GetTuple({"configurable": place})
 
 
-def head_id(thread_id: str) -> Steps[str | None]:
+def head_id(thread_id: str) -> Effects[str | None]:
     """The thread's newest checkpoint, or None where it cannot be told."""
     try:
-        head = yield checkpoint_at(thread_id)
+        head = yield from checkpoint_at(thread_id)
     except Exception:
         return None
     return id_of(head)
@@ -38,19 +38,19 @@ def id_of(checkpoint: Any) -> str | None:
 
 def leaves_of(
     answered: list[PauseRow], read: dict[tuple[str, str], dict[str, TaskState]]
-) -> Steps[dict[str, TaskState]]:
+) -> Effects[dict[str, TaskState]]:
     """By jti, the task that asked, from the checkpoint in which it asked."""
     leaves: dict[str, TaskState] = {}
     for row in answered:
         place = (row["leaf_ns"], row["leaf_checkpoint_id"])
         if place not in read:
-            found = yield checkpoint_at(row["thread_id"], *place)
+            found = yield from checkpoint_at(row["thread_id"], *place)
             read[place] = read_tasks(found.pending_writes) if found is not None else {}
         leaves[row["jti"]] = read[place].get(row["leaf_task_id"], TaskState())
     return leaves
 
 
-def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Steps[list[str]]:
+def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Effects[list[str]]:
     """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
     answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
     leaves = yield from leaves_of(answered, {})
@@ -64,7 +64,7 @@ def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Steps[list[str]]:
 
 def left_behind(
     answered: list[PauseRow], leaves: dict[str, TaskState], tasks: dict[str, TaskState]
-) -> Steps[list[str]]:
+) -> Effects[list[str]]:
     """Jtis of unused answers to questions of a subgraph whose state was changed: it stands elsewhere now."""
     left: list[str] = []
     heads: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def left_behind(
             continue
         if is_pending(row, waiting, leaf) is None:
             if ns not in heads:
-                heads[ns] = yield checkpoint_at(row["thread_id"], ns)
+                heads[ns] = yield from checkpoint_at(row["thread_id"], ns)
             head = heads[ns]
             if head is not None and head.config["configurable"]["checkpoint_id"] > row["leaf_checkpoint_id"]:
                 left.append(row["jti"])
@@ -136,7 +136,7 @@ def _id_of(row: PauseRow) -> str:
     return str(row["langgraph_id"] if row["native"] else row["interrupt_id"])
 
 
-def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
+def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Effects[Outlook]:
     """How the thread stands at this head.
 
     Args:
@@ -146,14 +146,16 @@ def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing
     return (yield from _look(graph, thread_id, "", kwargs, head, standing))
 
 
-def _look(graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, standing: Standing) -> Steps[Outlook]:
+def _look(
+    graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, standing: Standing
+) -> Effects[Outlook]:
     place = {"thread_id": thread_id, **({"checkpoint_ns": ns} if ns else {})}
-    history = yield ReadHistory({"configurable": place}, 2)
+    history = yield from ReadHistory({"configurable": place}, 2)
     if not history:
         return Outlook()
     if head is None:
         place = history[0].config["configurable"]
-        head = yield checkpoint_at(thread_id, place["checkpoint_ns"], place["checkpoint_id"])
+        head = yield from checkpoint_at(thread_id, place["checkpoint_ns"], place["checkpoint_id"])
     tasks = read_tasks(head.pending_writes if head is not None else ())
     if not tasks and at_breakpoint(graph, kwargs, history):
         return Outlook(at_breakpoint=True)
@@ -165,9 +167,10 @@ def _look(graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any
         if state.finished or standing.is_waiting(state) or any(map(standing.is_waiting, handlers)):
             continue
         below = Outlook()
-        child = _graph_below(graph, task.name) if isinstance(task.state, dict) else None
+        below_it: Any = task.state  # the config of the graph below, where `subgraphs` was not asked for
+        child = _graph_below(graph, task.name) if isinstance(below_it, dict) else None
         if child is not None:
-            ns_below = str(task.state["configurable"]["checkpoint_ns"])
+            ns_below = str(below_it["configurable"]["checkpoint_ns"])
             below = yield from _look(child, thread_id, ns_below, {}, None, standing)
         raised = state if state.failed and not state.handled else next((h for h in handlers if h.failed), None)
         if below.failed:

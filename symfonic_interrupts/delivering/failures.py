@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from symfonic_interrupts.core.arguments import checked_limit
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.delivering.evidence import Outlook, Standing, checkpoint_at, id_of, look
 from symfonic_interrupts.delivering.failed_thread import FailedThread, Raised
@@ -24,17 +24,17 @@ log = logging.getLogger("symfonic_interrupts.delivery")
 
 def list_failed(
     hub: Hub, graph_name: str, graph: Any, limit: int, scope: FrameworkTenantScope | None
-) -> Steps[list[FailedThread]]:
+) -> Effects[list[FailedThread]]:
     """See `ResumeAdapter.failed`. Forgets failures of threads that have gone on."""
     hub.database.check_open()
     most = checked_limit(limit, "deliver some of them first")
-    leases, used = yield transact(hub.operations.list_failed, graph_name, scope)
+    leases, used = yield from transact(hub.operations.list_failed, graph_name, scope)
     found: list[FailedThread] = []
     for lease in leases:
         if len(found) == most:
             return found
         if (yield from _has_gone_on(hub, graph_name, graph, lease)):
-            yield transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
+            yield from transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
         else:
             found.append(FailedThread.of(lease))
     for thread_id, rows in _by_thread(used).items():
@@ -49,32 +49,32 @@ def list_failed(
     return found
 
 
-def forget_gone_on(hub: Hub, graph_name: str, graph: Any) -> Steps[None]:
+def forget_gone_on(hub: Hub, graph_name: str, graph: Any) -> Effects[None]:
     """Forget failures of threads that have gone on since, by a run of the application's own, and have an answer to be
     delivered: recovery would leave them alone."""
-    for lease in (yield transact(hub.operations.list_failed_answered, graph_name)):
+    for lease in (yield from transact(hub.operations.list_failed_answered, graph_name)):
         if (yield from _has_gone_on(hub, graph_name, graph, lease)):
-            yield transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
+            yield from transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
 
 
-def _has_gone_on(hub: Hub, graph_name: str, graph: Any, lease: dict[str, Any]) -> Steps[bool]:
+def _has_gone_on(hub: Hub, graph_name: str, graph: Any, lease: dict[str, Any]) -> Effects[bool]:
     had = json.loads(lease["failed_ids"])
     seen = yield from _outlook(hub, graph_name, graph, lease["thread_id"], had)
     return seen is not None and not seen.failed and not seen.work
 
 
-def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collection[str]) -> Steps[Outlook | None]:
+def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collection[str]) -> Effects[Outlook | None]:
     """How the thread stands; None where that cannot be read.
 
     Args:
         had: interrupt ids of the answers that its run had when it failed. Others are still to be delivered.
     """
     try:
-        head = yield checkpoint_at(thread_id)
+        head = yield from checkpoint_at(thread_id)
         if head is None:
             return None
-        rows = yield transact(hub.operations.load_thread, graph_name, thread_id)
-        ended = yield transact(hub.operations.ended_natives, graph_name, thread_id, str(id_of(head)))
+        rows = yield from transact(hub.operations.load_thread, graph_name, thread_id)
+        ended = yield from transact(hub.operations.ended_natives, graph_name, thread_id, str(id_of(head)))
         sending = [row for row in rows if row["state"] == "answered" and row["interrupt_id"] not in had]
         return (yield from look(graph, thread_id, {}, head, Standing.of(rows, ended, sending)))
     except Exception as error:

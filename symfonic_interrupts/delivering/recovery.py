@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from symfonic_interrupts.core.checkpoints import is_pending, read_tasks, waiting_in
-from symfonic_interrupts.core.effects import CallSaver, Steps, transact
+from symfonic_interrupts.core.effects import Effects, GetTuple, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import scope_of
 from symfonic_interrupts.delivering.deliverer import Deliverer
@@ -36,11 +36,11 @@ class Recovery:
         self._deliverer = deliverer
         self._run_kwargs = run_kwargs
 
-    def recover(self, limit: int | None) -> Steps[list[Delivery]]:
+    def recover(self, limit: int | None) -> Effects[list[Delivery]]:
         hub = self._hub
         hub.database.check_open()
         yield from forget_gone_on(hub, self._graph, self._deliverer.graph)
-        undelivered, lapsed, unconfirmed = yield transact(
+        undelivered, lapsed, unconfirmed = yield from transact(
             hub.operations.list_unfinished,
             self._graph,
             created_before=hub.now() - hub.config.lease_ttl,
@@ -55,14 +55,14 @@ class Recovery:
                 deliveries.append(delivery)
         return deliveries
 
-    def _without_interrupt(self, rows: list[PauseRow]) -> Steps[list[str]]:
+    def _without_interrupt(self, rows: list[PauseRow]) -> Effects[list[str]]:
         """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
         found: list[str] = []
         confirmed: list[str] = []
         for row in rows:
             place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
             try:
-                head = yield CallSaver("get_tuple", ({"configurable": place},))
+                head = yield from GetTuple({"configurable": place})
             except Exception as error:  # one thread's checkpoint does not hold up the others
                 log.warning("the checkpoint of %s cannot be read: %s", row["interrupt_id"], type(error).__name__)
                 continue
@@ -72,18 +72,18 @@ class Recovery:
             waiting = waiting_in(read_tasks(head.pending_writes))
             if at > row["checkpoint_id"]:
                 # the process that went on without this question died before it closed it, or never knew of it
-                yield transact(self._hub.operations.advance, self._graph, row["thread_id"], at, settle=False)
+                yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], at, settle=False)
             elif is_pending(row, waiting) is None:
                 found.append(row["thread_id"])
             else:
                 confirmed.append(row["jti"])
         if confirmed:
-            yield transact(self._hub.operations.confirm, confirmed)
+            yield from transact(self._hub.operations.confirm, confirmed)
         return found
 
     def deliver_each(
         self, threads: Iterable[str], graph_kwargs: Mapping[str, Any] | None = None
-    ) -> Steps[list[Delivery]]:
+    ) -> Effects[list[Delivery]]:
         """Deliver these threads, one after the other; an error stands in its thread's `Delivery`."""
         deliveries = []
         for thread_id in threads:
@@ -102,13 +102,13 @@ class Recovery:
         by_itself: bool = False,
         crashed: bool = False,
         graph_kwargs: Mapping[str, Any] | None = None,
-    ) -> Steps[Delivery | None]:
+    ) -> Effects[Delivery | None]:
         """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
         told: list[FailedThread] = []
         try:
             kwargs = dict(graph_kwargs or {})
             if graph_kwargs is None and self._run_kwargs is not None:
-                latest = yield transact(self._hub.operations.load_latest, self._graph, thread_id)
+                latest = yield from transact(self._hub.operations.load_latest, self._graph, thread_id)
                 if latest is not None:
                     kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
             delivery = yield from self._deliverer.deliver(

@@ -11,7 +11,7 @@ from langgraph.runtime import get_runtime
 
 from symfonic_interrupts import forks
 from symfonic_interrupts import langgraph_internals as names
-from symfonic_interrupts.core.effects import Steps, WaitFor
+from symfonic_interrupts.core.effects import Effects, WaitFor
 from symfonic_interrupts.core.executions import Remembered
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import pause_event
@@ -40,7 +40,7 @@ class PutWatch:
             found: str | None = self._broken.pop(thread_id, None)
         return found
 
-    def wait_for(self, thread_id: str, checkpoint_id: str) -> Steps[None]:
+    def wait_for(self, thread_id: str, checkpoint_id: str) -> Effects[None]:
         # Under durability "async" a checkpoint is put in the background, and a question can come before it is stored.
         key = (thread_id, checkpoint_id)
         with self._lock:
@@ -51,7 +51,7 @@ class PutWatch:
                 signal.set_result(False)
             else:
                 self._durable.note(key, signal)
-        if not (yield WaitFor(signal, PUT_WAIT_SECONDS)):
+        if not (yield from WaitFor(signal, PUT_WAIT_SECONDS)):
             raise StoreError(
                 "the checkpoint of a pause was not stored, so the pause is not opened; run the thread again"
             )

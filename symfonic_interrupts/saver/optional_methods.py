@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from symfonic_interrupts.core.effects import Steps, transact
+from symfonic_interrupts.core.effects import Effects, transact
 
 
 def has(saver: BaseCheckpointSaver[Any], name: str) -> bool:
@@ -80,9 +80,9 @@ async def _aprune(self: Any, thread_ids: Sequence[str], *, strategy: str = "keep
     await self.aperform(_revoke(self, thread_ids if strategy in _DELETING else ()))
 
 
-def _revoke(saver: Any, thread_ids: Sequence[str]) -> Steps[None]:
+def _revoke(saver: Any, thread_ids: Sequence[str]) -> Effects[None]:
     for thread_id in thread_ids:
-        yield transact(saver.hub.operations.revoke_thread, saver.graph, str(thread_id))
+        yield from transact(saver.hub.operations.revoke_thread, saver.graph, str(thread_id))
 
 
 _WITH_PAUSES: dict[str, Callable[..., Any]] = {

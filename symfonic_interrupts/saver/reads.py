@@ -19,7 +19,7 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, Sent, covers
 from symfonic_interrupts.core.checkpoints import is_marker, read_tasks
-from symfonic_interrupts.core.effects import CallSaver, Steps, transact
+from symfonic_interrupts.core.effects import Effects, GetTuple, transact
 from symfonic_interrupts.core.executions import Remembered
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.lease import lease_of
@@ -110,14 +110,14 @@ class Loader:
         tasks = read_tasks(found.pending_writes)
         return {i.id for task in tasks.values() for i in task.pending if not is_marker(i.value)}
 
-    def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Steps[None]:
+    def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Effects[None]:
         """A run in which nothing would look at what a covered node is resumed with must not begin."""
         if covers(self._hub, self._graph):
             raise RegistrationError(
                 f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
                 " interrupts.resume_adapter(graph) before the graph runs"
             )
-        rows, _ = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
         for row in rows:
             if row["native"] and row["langgraph_id"] in questions:
                 raise RegistrationError(
@@ -125,7 +125,7 @@ class Loader:
                     " the point with its nodes, and call interrupts.resume_adapter(graph), before the graph runs"
                 )
 
-    def admit(self, config: Config, found: CheckpointTuple) -> Steps[CheckpointTuple]:
+    def admit(self, config: Config, found: CheckpointTuple) -> Effects[CheckpointTuple]:
         """The checkpoint with those of its stored answers that may enter this run.
 
         Raises:
@@ -147,7 +147,7 @@ class Loader:
             kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
-            rows, held = yield transact(self._hub.operations.load_answers, self._graph, thread_id)
+            rows, held = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
         if lease is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
             writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
@@ -173,7 +173,7 @@ class Loader:
         foreign = standing and not any(i.id in ours or is_marker(i.value) for i in standing)
         return bool(foreign) and not covers(self._hub, self._graph)
 
-    def _is_newest(self, config: Config, found: CheckpointTuple) -> Steps[bool]:
+    def _is_newest(self, config: Config, found: CheckpointTuple) -> Effects[bool]:
         """Whether this is the newest checkpoint of its namespace, below the newest of the thread."""
         asked, place = config["configurable"], found.config["configurable"]
         ns = place.get("checkpoint_ns", "")
@@ -182,7 +182,7 @@ class Loader:
             return False
         if ns or asked.get("checkpoint_id"):
             root: Config = {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ""}}
-            head = yield CallSaver("get_tuple", (root,))
+            head = yield from GetTuple(root)
             return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
         return True
 

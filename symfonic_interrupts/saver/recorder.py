@@ -17,7 +17,7 @@ from symfonic_interrupts.asking.door import Door
 from symfonic_interrupts.asking.drift import Drift, missed_answers, note_drifts
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers
 from symfonic_interrupts.canonical import canonical_json
-from symfonic_interrupts.core.effects import CallSaver, Steps, WaitFor, transact
+from symfonic_interrupts.core.effects import Effects, Put, PutWrites, WaitFor, transact
 from symfonic_interrupts.core.executions import Execution, Remembered, take_swallowed
 from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
 from symfonic_interrupts.core.lease import LeaseKeeper, lease_of
@@ -71,7 +71,7 @@ class Recorder:
         """A checkpoint could not be stored: nobody waits for it any more."""
         self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
 
-    def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
+    def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Effects[Any]:
         """Store a checkpoint; close what it leaves behind."""
         try:
             with _under_lease(lease_of(config, self._graph)):
@@ -80,7 +80,7 @@ class Recorder:
             self.not_stored(config, checkpoint)
             raise
 
-    def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Steps[Any]:
+    def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Effects[Any]:
         place = config["configurable"]
         args = (config, checkpoint, metadata, new_versions)
         thread_id = str(place["thread_id"])
@@ -88,7 +88,7 @@ class Recorder:
         lease = lease_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
             yield from self._note(lease, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
-            stored = yield CallSaver("put", args)
+            stored = yield from Put(*args)
             self._hub.failpoint("checkpoint_written")
             return stored
         over = self._hub.executions.before(thread, checkpoint["id"])
@@ -98,8 +98,8 @@ class Recorder:
         # a delivery closes what it leaves behind when it ends
         leaves = lease is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
         if leaves:
-            yield transact(self._hub.operations.doubt, self._graph, thread_id)
-        result = yield CallSaver("put", args)
+            yield from transact(self._hub.operations.doubt, self._graph, thread_id)
+        result = yield from Put(*args)
         self._puts.ended((thread_id, checkpoint["id"]))
         if lease is not None:
             lease.reached = checkpoint["id"]
@@ -109,7 +109,7 @@ class Recorder:
             # LangGraph keeps nothing of a step that new input cuts short
             dropped = before if metadata.get("source") == "input" else None
             advance = self._hub.operations.advance
-            yield transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
+            yield from transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
             # not of a run that died before this one began: it asked, and did not finish
             parent = before or ""
@@ -123,7 +123,7 @@ class Recorder:
 
     def _note(
         self, lease: LeaseKeeper | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
-    ) -> Steps[bool]:
+    ) -> Effects[bool]:
         """Note, before a checkpoint, which answers the steps behind it used: under durability "exit" it is the only trace.
 
         Returns whether there were any.
@@ -133,7 +133,7 @@ class Recorder:
         telling = {} if lease is None else lease.writing
         for jti in used.keys() & telling.keys():
             # the checkpoint must not be stored before the write that tells: without both, the answer looks unused
-            if (yield WaitFor(telling[jti], PUT_WAIT_SECONDS)):
+            if (yield from WaitFor(telling[jti], PUT_WAIT_SECONDS)):
                 known.add(jti)
         if unknown := {jti: event for jti, event in used.items() if jti not in known}:
             yield from self._mark(lease, thread_id, unknown, note=unknown)
@@ -154,7 +154,7 @@ class Recorder:
 
     def put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         """Store a task's writes; open its questions before, and announce them after."""
         with _under_lease(lease_of(config, self._graph)):
             drift = yield from self._put_writes(config, writes, task_id, task_path)
@@ -169,7 +169,7 @@ class Recorder:
 
     def _put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Steps[Drift | None]:
+    ) -> Effects[Drift | None]:
         place = config["configurable"]
         args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
@@ -190,7 +190,7 @@ class Recorder:
         elif writing.used or writing.unused:
             yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
         with _telling(lease, writing.used):
-            yield CallSaver("put_writes", args)
+            yield from PutWrites(args)
         if writing.asks:
             self._hub.failpoint("marker_written")
         elif writing.used or writing.unused:
@@ -208,12 +208,12 @@ class Recorder:
                 self._hub.failpoint("event_emitted")
         return drift
 
-    def _report_swallowed(self, config: Config, over: list[Execution]) -> Steps[None]:
+    def _report_swallowed(self, config: Config, over: list[Execution]) -> Effects[None]:
         """Tell of questions that were asked in tasks that finished all the same: nothing stood there to ask them after all."""
         if questions := take_swallowed(over):
             yield from self.door.tell_swallowed(questions, str(config["configurable"]["thread_id"]))
 
-    def _tell_uncovered(self, config: Config, paths: list[str]) -> Steps[None]:
+    def _tell_uncovered(self, config: Config, paths: list[str]) -> Effects[None]:
         """Tell of native questions that no point covers, beside others that are."""
         place = config["configurable"]
         for path in paths:
@@ -221,7 +221,9 @@ class Recorder:
                 scope = self._hub.scope_of_run(config)
                 row = {"graph": self._graph, "thread_id": str(place["thread_id"]), "interrupt_id": "", "name": path}
                 tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
-                yield transact(self._hub.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path}))
+                yield from transact(
+                    self._hub.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path})
+                )
             audit_log.warning("interrupt_uncovered %s", canonical_json({"graph": self._graph, "node": path}))
             with suppress(UserWarning):
                 warnings.warn(
@@ -231,10 +233,10 @@ class Recorder:
                     stacklevel=2,
                 )
 
-    def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Steps[list[PauseRow]]:
+    def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]
         opened: list[PauseRow]
-        opened, marked = yield transact(
+        opened, marked = yield from transact(
             self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
         )
         self._hub.failpoint("pause_opened")
@@ -252,12 +254,12 @@ class Recorder:
         unused: Sequence[str] = (),
         *,
         note: Iterable[str] = (),
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         """Note which answers were used. A delivery knows until it ends, and is spared a transaction but for `note`."""
         must = list(used) if lease is None else list(note)
         marked: list[str] = []
         if must or unused:
-            marked = yield transact(self._hub.operations.mark_used, must, list(unused))
+            marked = yield from transact(self._hub.operations.mark_used, must, list(unused))
         self._tell(lease, thread_id, used, unused, marked)
 
     def _tell(

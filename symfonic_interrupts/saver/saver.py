@@ -1,7 +1,7 @@
 """The wrapper around a graph's checkpointer: where a pause becomes durable, known and announced.
 
 It delegates every method to the wrapped saver, and looks at three: `put_writes` (a question was asked, an answer was used),
-`put` (the thread moved on) and `get_tuple` (the thread was paused here). Steps of threads that are not paused cost no
+`put` (the thread moved on) and `get_tuple` (the thread was paused here). Effects of threads that are not paused cost no
 statement. A pause is announced only after its checkpoint, its row and its marker are stored.
 """
 
@@ -21,8 +21,9 @@ from langgraph.checkpoint.base import (
 )
 
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers
-from symfonic_interrupts.core.effects import Steps, T, Tools, aperform, perform, sync_only
+from symfonic_interrupts.core.effects import Backend, Effects, T, sync_only
 from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.performing import aperform, perform
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.registration import NAME_PATTERN
 from symfonic_interrupts.saver.optional_methods import class_around
@@ -62,7 +63,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self.graph = graph
         self._recorder = Recorder(hub, inner, graph)
         self._loading = self._recorder.loading
-        self._tools = Tools(hub.database, inner)
+        self._backend = Backend(hub.database, inner)
         self.door = self._recorder.door
 
     @property
@@ -70,13 +71,13 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         """Memory of answers that deliveries of this process sent to native nodes."""
         return self._recorder.natives
 
-    def perform(self, steps: Steps[T]) -> T:
+    def perform(self, effects: Effects[T]) -> T:
         """Carry out what a node's door needs."""
-        return perform(steps, self._tools)
+        return perform(effects, self._backend)
 
-    async def aperform(self, steps: Steps[T]) -> T:
+    async def aperform(self, effects: Effects[T]) -> T:
         """`perform` for coroutines."""
-        return await aperform(steps, self._tools)
+        return await aperform(effects, self._backend)
 
     def note_guards(self) -> None:
         """The nodes of this saver's graph are guarded now."""
@@ -92,7 +93,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if self._recorder.concerns(config, writes):
-            perform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+            perform(self._recorder.put_writes(config, writes, task_id, task_path), self._backend)
         else:
             self.inner.put_writes(*self._recorder.inner_writes(config, writes, task_id, task_path))
 
@@ -100,7 +101,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if self._recorder.concerns(config, writes):
-            await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._tools)
+            await aperform(self._recorder.put_writes(config, writes, task_id, task_path), self._backend)
         else:
             await self.inner.aput_writes(*self._recorder.inner_writes(config, writes, task_id, task_path))
 
@@ -112,8 +113,8 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         if self._recorder.moves_on(config, metadata):
-            steps = self._recorder.put(config, checkpoint, metadata, new_versions)
-            stored: RunnableConfig = perform(steps, self._tools)
+            effects = self._recorder.put(config, checkpoint, metadata, new_versions)
+            stored: RunnableConfig = perform(effects, self._backend)
             return stored
         try:
             stored = self.inner.put(config, checkpoint, metadata, new_versions)
@@ -131,8 +132,8 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         if self._recorder.moves_on(config, metadata):
-            steps = self._recorder.put(config, checkpoint, metadata, new_versions)
-            stored: RunnableConfig = await aperform(steps, self._tools)
+            effects = self._recorder.put(config, checkpoint, metadata, new_versions)
+            stored: RunnableConfig = await aperform(effects, self._backend)
             return stored
         try:
             stored = await self.inner.aput(config, checkpoint, metadata, new_versions)
@@ -146,7 +147,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         self.hub.database.check_sync()
         found = self._loading.saw(config, self.inner.get_tuple(config))
         if found is not None and self._loading.must_admit(config, found):
-            return perform(self._loading.admit(config, found), self._tools)
+            return perform(self._loading.admit(config, found), self._backend)
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -157,7 +158,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
             raise sync_only(self.inner) from None
         found = self._loading.saw(config, found)
         if found is not None and self._loading.must_admit(config, found):
-            return await aperform(self._loading.admit(config, found), self._tools)
+            return await aperform(self._loading.admit(config, found), self._backend)
         return found
 
     # -- what is only passed on

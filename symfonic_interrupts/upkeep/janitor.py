@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from symfonic_interrupts.answering.redeem import Redeemer
-from symfonic_interrupts.core.effects import Steps, Tools, aperform, perform, transact
+from symfonic_interrupts.core.effects import Backend, Effects, transact
 from symfonic_interrupts.core.hub import Hub
+from symfonic_interrupts.core.performing import aperform, perform
 from symfonic_interrupts.core.rows import answer_record, check_authentic, expiry_event, expiry_record
 from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.delivering.recovery import Recovery
@@ -50,15 +51,15 @@ class Janitor:
         graph: the name of the graph.
         redeemer: stores a default answer, like any other.
         recovery: delivers it: nobody called for that either.
-        tools: what its steps are carried out with.
+        backend: what its effects are carried out with.
     """
 
-    def __init__(self, hub: Hub, graph: str, redeemer: Redeemer, recovery: Recovery, tools: Tools) -> None:
+    def __init__(self, hub: Hub, graph: str, redeemer: Redeemer, recovery: Recovery, backend: Backend) -> None:
         self._hub = hub
         self._graph = graph
         self._redeemer = redeemer
         self._recovery = recovery
-        self._tools = tools
+        self._backend = backend
         self._worker = Worker([self.sweep], [self.asweep])
 
     def sweep(self) -> SweepReport:
@@ -70,11 +71,11 @@ class Janitor:
         Raises:
             StoreError: the store cannot be used.
         """
-        return self._tell(perform(self._sweep(), self._tools))
+        return self._tell(perform(self._sweep(), self._backend))
 
     async def asweep(self) -> SweepReport:
         """`sweep` for coroutines."""
-        return self._tell(await aperform(self._sweep(), self._tools))
+        return self._tell(await aperform(self._sweep(), self._backend))
 
     def run(self, interval: timedelta = timedelta(seconds=30)) -> None:
         """Sweep again and again, `interval` apart give or take a fifth, until `stop()`. See `Worker.run`."""
@@ -90,13 +91,13 @@ class Janitor:
 
     def purge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
         """`Interrupts.purge`, for whoever has only the janitor: of every graph in this store."""
-        return perform(purge(self._hub, older_than, with_events), self._tools)
+        return perform(purge(self._hub, older_than, with_events), self._backend)
 
     async def apurge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
         """`purge` for coroutines."""
-        return await aperform(purge(self._hub, older_than, with_events), self._tools)
+        return await aperform(purge(self._hub, older_than, with_events), self._backend)
 
-    def _sweep(self) -> Steps[SweepReport]:
+    def _sweep(self) -> Effects[SweepReport]:
         hub, graph = self._hub, self._graph
         hub.database.check_open()
         events: list[ExpiryEvent] = []
@@ -105,7 +106,7 @@ class Janitor:
         defaulted: list[tuple[str, str]] = []  # (interrupt id, thread)
         last: PauseRow | None = None
         while True:
-            rows = yield transact(hub.operations.list_due, graph, after=last, most=BATCH)
+            rows = yield from transact(hub.operations.list_due, graph, after=last, most=BATCH)
             for row in rows:
                 last = row
                 if row["name"] not in hub.registry:
@@ -126,7 +127,7 @@ class Janitor:
             tuple(events), tuple(pause for pause, _ in defaulted), tuple(deliveries), tuple(refused), tuple(unknown)
         )
 
-    def _close(self, row: PauseRow, defaulted: list[tuple[str, str]]) -> Steps[ExpiryEvent | None]:
+    def _close(self, row: PauseRow, defaulted: list[tuple[str, str]]) -> Effects[ExpiryEvent | None]:
         registration = self._hub.registry[row["name"]]
         told: list[ExpiryEvent] = []
         text: str | None = None
@@ -141,7 +142,7 @@ class Janitor:
             records = [expiry_record(told[-1])]
             return records if text is None else [*records, answer_record(row, text, at, actor=None, defaulted=True)]
 
-        at: Any = yield transact(self._hub.operations.expire, row, claim, describe)
+        at: Any = yield from transact(self._hub.operations.expire, row, claim, describe)
         if at is None:
             return None
         self._hub.failpoint("sweep_claimed" if text is None else "default_stored")
