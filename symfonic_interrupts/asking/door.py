@@ -17,10 +17,10 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import REFUSED, Loaded
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covering
 from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Question
 from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
-from symfonic_interrupts.core.lease import lease_of
 from symfonic_interrupts.core.refusals import record_refusal
 from symfonic_interrupts.core.rows import new_row
 from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
@@ -91,12 +91,10 @@ class Door:
             if bad is not None:  # left behind by an earlier run: it is asked again
                 found.cut(bad)
                 return True
-        lease = lease_of({"configurable": configurable}, self._graph)
-        if lease is not None:
-            lease.check()
-        return all(
-            lease is not None and lease.has_sent(task_id, slot, found[slot]) for slot in range(stored, len(found))
-        )
+        run = delivery_run_of({"configurable": configurable}, self._graph)
+        if run is not None:
+            run.lease.check()
+        return all(run is not None and run.has_sent(task_id, slot, found[slot]) for slot in range(stored, len(found)))
 
     def check_not_cached(self, name: str, configurable: Mapping[str, Any]) -> None:
         """Raise RegistrationError where the running task's result goes into a cache: another thread would get its answer."""

@@ -18,10 +18,10 @@ from langgraph.pregel import Pregel
 
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Execution
 from symfonic_interrupts.core.hub import Hub, audit_log
-from symfonic_interrupts.core.lease import LeaseKeeper
 from symfonic_interrupts.errors import PayloadInvalid
 from symfonic_interrupts.store.operations import Claim
 from symfonic_interrupts.store.schema import PauseRow
@@ -76,17 +76,17 @@ class Drift:
         )
 
 
-def missed_answers(lease: LeaseKeeper | None, executions: Iterable[Execution]) -> list[str]:
+def missed_answers(run: DeliveryRun | None, executions: Iterable[Execution]) -> list[str]:
     """Jtis of answers that this delivery brought to tasks which took none of them."""
-    if lease is None:
+    if run is None:
         return []
     missed: set[str] = set()
     for execution in executions:
         parts = names.node_path(execution.info.checkpoint_ns).split(names.NS_END)
-        if any(names.NS_END.join(parts[: n + 1]) in lease.side_by_side for n in range(len(parts))):
+        if any(names.NS_END.join(parts[: n + 1]) in run.side_by_side for n in range(len(parts))):
             continue  # another call may have asked first, and ended the pass
         with execution.lock:
-            brought = execution.received & lease.brought
+            brought = execution.received & run.brought
             if not brought & execution.used.keys():
                 missed |= brought
     return sorted(missed)

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, PrivateAttr, m
 from pydantic_core import CoreSchema
 
 from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.executions import Answer
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.core.lease import lease_of
 from symfonic_interrupts.errors import ReceiptInvalid
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -82,11 +82,11 @@ def let_in(configurable: Mapping[str, Any], graph: str) -> frozenset[str]:
     """
     loaded = names.brought(configurable)
     jtis = loaded.jtis if isinstance(loaded, Loaded) else frozenset()
-    lease = lease_of({"configurable": configurable}, graph)
-    if lease is None:
+    run = delivery_run_of({"configurable": configurable}, graph)
+    if run is None:
         return jtis
-    lease.check()
-    return jtis | lease.brought
+    run.lease.check()
+    return jtis | run.brought
 
 
 class _Sealed(BaseModel):

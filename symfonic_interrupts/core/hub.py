@@ -29,8 +29,8 @@ audit_log = logging.getLogger("symfonic_interrupts.audit")
 SCOPE: str = "__symfonic_scope"
 """Key of `configurable` under which a delivery hands on the scope of the pause. LangGraph does not store such keys."""
 
-LEASE: str = "__symfonic_lease"
-"""Key of `configurable` under which a delivery hands its lease to the saver."""
+DELIVERY_RUN: str = "__symfonic_delivery_run"
+"""Key of `configurable`: the delivery that runs the graph (`core.delivery_run`)."""
 
 MOST_TOLD = 10_000
 

@@ -6,7 +6,6 @@ LangGraph has no lock per thread; without one, two workers that resume the same 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import secrets
 import threading
 import time
@@ -16,7 +15,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from symfonic_interrupts.core.effects import Backend, Effect, Effects, Wait, transact
-from symfonic_interrupts.core.hub import LEASE, Hub
+from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.errors import StoreError, ThreadBusy
 from symfonic_interrupts.store.operations import Lease
 from symfonic_interrupts.store.schema import PauseRow
@@ -32,31 +31,11 @@ class LeaseKeeper:
 
     Attributes:
         failed: a write of the run failed, so its end is not clean.
-        sent: jtis of the answers that the run was resumed with, as far as nobody was told that they were used.
-        brought: jtis of all answers that the run was resumed with.
-        side_by_side: paths of nodes whose calls run beside each other, so that a pass may end before each has asked.
-        used: jtis of answers that nodes used.
-        writing: by jti, the storing of the write that tells that it was used: done, and whether it went well.
-        rows: the thread's pauses as the delivery read them last, before it ran the graph.
-        natives: by (task, slot), the values that it has sent to native nodes.
-        envelopes: those that it has sent to points.
-        expected: by task, jtis of the answers that it has or is sent.
-        reached: the id of the newest root checkpoint that the run has stored; None where it has stored none.
     """
 
     def __init__(self, hub: Hub, lease: Lease, valid_until: float) -> None:
         self.lease = lease
         self.failed = False
-        self.sent: set[str] = set()
-        self.brought: set[str] = set()
-        self.side_by_side: frozenset[str] = frozenset()
-        self.used: set[str] = set()
-        self.writing: dict[str, concurrent.futures.Future[bool]] = {}
-        self.rows: list[PauseRow] = []
-        self.natives: dict[tuple[str, int], Any] = {}
-        self.envelopes: list[Any] = []
-        self.expected: dict[str, set[str]] = {}
-        self.reached: str | None = None
         self._hub = hub
         self._ttl = hub.config.lease_ttl
         self._valid_until = valid_until
@@ -70,17 +49,6 @@ class LeaseKeeper:
         if time.monotonic() >= self._valid_until:
             self.failed = True
             raise ThreadBusy("this worker lost its hold on the thread; another one finishes it")
-
-    def has_sent(self, task_id: str, slot: int, value: Any) -> bool:
-        """Whether this delivery has resumed the task with this value in this slot."""
-        if any(value is envelope for envelope in self.envelopes):
-            return True
-        return (task_id, slot) in self.natives and bool(self.natives[task_id, slot] == value)
-
-    @property
-    def native_slots(self) -> dict[str, int]:
-        """By task, the slot of the native answer that it is sent."""
-        return dict(self.natives.keys())
 
     @contextmanager
     def for_writing(self) -> Iterator[None]:
@@ -187,18 +155,6 @@ class StopKeeping(Effect[None]):
 
     async def ado(self, backend: Backend) -> None:
         await self._keeper.astop()
-
-
-def lease_of(config: Any, graph: str) -> LeaseKeeper | None:
-    """The hold on its thread that a delivery handed to its run, in the run's config. Nothing else there counts.
-
-    Nor does it elsewhere: a node may hand its own config on to another graph, or run one in another thread.
-    """
-    place = config["configurable"]
-    found = place.get(LEASE)
-    if not isinstance(found, LeaseKeeper):
-        return None
-    return found if (found.lease.graph, found.lease.thread_id) == (graph, str(place["thread_id"])) else None
 
 
 Held = tuple[LeaseKeeper, list[PauseRow]]

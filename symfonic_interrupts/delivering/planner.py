@@ -33,6 +33,11 @@ class Plan:
     unused: list[PauseRow] = field(default_factory=list)
     homeless: list[PauseRow] = field(default_factory=list)
 
+    @property
+    def answers(self) -> list[PauseRow]:
+        """The answers to send."""
+        return [row for together in self.resume.values() for row in together]
+
 
 def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
     """Whether the row's answer stands in the writes of the task that asked."""

@@ -19,10 +19,10 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import VOID, Loaded, answers_in, is_envelope, jtis_in
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, Sent, covers
 from symfonic_interrupts.core.checkpoints import is_marker, read_tasks
+from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.effects import Effects, GetTuple, transact
 from symfonic_interrupts.core.executions import Remembered
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.core.lease import lease_of
 from symfonic_interrupts.core.rows import stored_answer, used_answer_event
 from symfonic_interrupts.errors import RegistrationError, ThreadBusy
 from symfonic_interrupts.saver.announcer import Config, PutWatch
@@ -103,7 +103,7 @@ class Loader:
     def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
         """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
         their nodes: this run is not of a graph with an adapter, or nothing that is registered here covers them."""
-        if found.config["configurable"].get("checkpoint_ns", "") or lease_of(config, self._graph) is not None:
+        if found.config["configurable"].get("checkpoint_ns", "") or delivery_run_of(config, self._graph) is not None:
             return set()
         if self.guarded and covers(self._hub, self._graph):
             return set()
@@ -138,17 +138,17 @@ class Loader:
         if unwatched := self._unwatched_questions(config, found):
             yield from self._refuse_unwatched(thread_id, unwatched)
         writes = list(found.pending_writes or ())
-        lease = lease_of(config, self._graph)
+        run = delivery_run_of(config, self._graph)
         held = False
-        if lease is not None:
-            rows = lease.rows
+        if run is not None:
+            rows = run.rows
         elif not (yield from self._is_newest(config, found)):
             # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
             kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
             rows, held = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
-        if lease is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
+        if run is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
             writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
         admitted = False
@@ -156,7 +156,7 @@ class Loader:
             if channel == RESUME and task_id != names.NULL_TASK_ID:
                 of_task = [row for row in answered if row["leaf_task_id"] == task_id]
                 loaded = self._admitted(of_task, value)
-                if lease is not None and (sent := lease.native_slots.get(task_id)) is not None:
+                if run is not None and (sent := run.native_slots.get(task_id)) is not None:
                     loaded.cut(sent)  # what a raw resume left behind must not take the place of the answer that is sent
                 admitted = admitted or bool(loaded.admitted or loaded.jtis)
                 writes[index] = (task_id, channel, loaded)

@@ -17,10 +17,10 @@ from symfonic_interrupts.asking.door import Door
 from symfonic_interrupts.asking.drift import Drift, missed_answers, note_drifts
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers
 from symfonic_interrupts.canonical import canonical_json
+from symfonic_interrupts.core.delivery_run import DeliveryRun, delivery_run_of
 from symfonic_interrupts.core.effects import Effects, Put, PutWrites, WaitFor, transact
 from symfonic_interrupts.core.executions import Execution, Remembered, take_swallowed
 from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
-from symfonic_interrupts.core.lease import LeaseKeeper, lease_of
 from symfonic_interrupts.core.rows import pause_record
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
@@ -53,7 +53,7 @@ class Recorder:
         place = config["configurable"]
         thread_id = str(place["thread_id"])
         return (
-            lease_of(config, self._graph) is not None
+            delivery_run_of(config, self._graph) is not None
             or (thread_id, place.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
             or self._announcer.any_for(thread_id)
@@ -74,7 +74,7 @@ class Recorder:
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Effects[Any]:
         """Store a checkpoint; close what it leaves behind."""
         try:
-            with _under_lease(lease_of(config, self._graph)):
+            with _while_held(delivery_run_of(config, self._graph)):
                 return (yield from self._put(config, checkpoint, metadata, new_versions))
         except BaseException:
             self.not_stored(config, checkpoint)
@@ -85,27 +85,27 @@ class Recorder:
         args = (config, checkpoint, metadata, new_versions)
         thread_id = str(place["thread_id"])
         thread = (self._graph, thread_id)
-        lease = lease_of(config, self._graph)
+        run = delivery_run_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
-            yield from self._note(lease, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
+            yield from self._note(run, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
             stored = yield from Put(*args)
             self._hub.failpoint("checkpoint_written")
             return stored
         over = self._hub.executions.before(thread, checkpoint["id"])
         natives = self.natives.used_before(thread_id, checkpoint["id"])
-        used = yield from self._note(lease, thread_id, over, natives)
+        used = yield from self._note(run, thread_id, over, natives)
         before = place.get("checkpoint_id")
         # a delivery closes what it leaves behind when it ends
-        leaves = lease is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
+        leaves = run is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
         if leaves:
             yield from transact(self._hub.operations.doubt, self._graph, thread_id)
         result = yield from Put(*args)
         self._puts.ended((thread_id, checkpoint["id"]))
-        if lease is not None:
-            lease.reached = checkpoint["id"]
+        if run is not None:
+            run.reached = checkpoint["id"]
         self._hub.failpoint("checkpoint_written")
         self._paused.forget((thread_id, before))
-        if leaves or (used and lease is None):
+        if leaves or (used and run is None):
             # LangGraph keeps nothing of a step that new input cuts short
             dropped = before if metadata.get("source") == "input" else None
             advance = self._hub.operations.advance
@@ -122,7 +122,7 @@ class Recorder:
         return result
 
     def _note(
-        self, lease: LeaseKeeper | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
+        self, run: DeliveryRun | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
     ) -> Effects[bool]:
         """Note, before a checkpoint, which answers the steps behind it used: under durability "exit" it is the only trace.
 
@@ -130,13 +130,13 @@ class Recorder:
         """
         used = {jti: event for e in over for jti, event in self._reader.used_in(e).items()} | natives
         known = {jti for e in over for jti in e.noted}
-        telling = {} if lease is None else lease.writing
+        telling = {} if run is None else run.writing
         for jti in used.keys() & telling.keys():
             # the checkpoint must not be stored before the write that tells: without both, the answer looks unused
             if (yield from WaitFor(telling[jti], PUT_WAIT_SECONDS)):
                 known.add(jti)
         if unknown := {jti: event for jti, event in used.items() if jti not in known}:
-            yield from self._mark(lease, thread_id, unknown, note=unknown)
+            yield from self._mark(run, thread_id, unknown, note=unknown)
             for execution in over:
                 execution.noted.update(unknown)
         return bool(used)
@@ -147,7 +147,7 @@ class Recorder:
         """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
         place = config["configurable"]
         return (
-            lease_of(config, self._graph) is not None
+            delivery_run_of(config, self._graph) is not None
             or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
             or self._hub.executions.any_of((self._graph, str(place["thread_id"])))
         )
@@ -156,7 +156,7 @@ class Recorder:
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Effects[None]:
         """Store a task's writes; open its questions before, and announce them after."""
-        with _under_lease(lease_of(config, self._graph)):
+        with _while_held(delivery_run_of(config, self._graph)):
             drift = yield from self._put_writes(config, writes, task_id, task_path)
         if drift is not None:  # only now: that it is told is no failed write
             drift.tell()
@@ -174,22 +174,22 @@ class Recorder:
         args = self.inner_writes(config, writes, task_id, task_path)
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
-        lease = lease_of(config, self._graph)
+        run = delivery_run_of(config, self._graph)
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         drift: Drift | None = None
         if writing.rows:
             yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
-            missed = missed_answers(lease, writing.executions)
-            opened = yield from self._open(lease, thread_id, writing)
+            missed = missed_answers(run, writing.executions)
+            opened = yield from self._open(run, thread_id, writing)
             known = {row["jti"] for row in writing.rows}
             drift = yield from note_drifts(self._hub, missed, [row for row in opened if row["jti"] in known])
             if drift is not None and drift.is_last:
                 self._hub.executions.drop(writing.executions)
                 return drift
         elif writing.used or writing.unused:
-            yield from self._mark(lease, thread_id, writing.used, writing.unused, note=writing.hidden)
-        with _telling(lease, writing.used):
+            yield from self._mark(run, thread_id, writing.used, writing.unused, note=writing.hidden)
+        with _telling(run, writing.used):
             yield from PutWrites(args)
         if writing.asks:
             self._hub.failpoint("marker_written")
@@ -233,14 +233,14 @@ class Recorder:
                     stacklevel=2,
                 )
 
-    def _open(self, lease: LeaseKeeper | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
+    def _open(self, run: DeliveryRun | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
         described = [(row, pause_record(row)) for row in writing.rows]
         opened: list[PauseRow]
         opened, marked = yield from transact(
             self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
         )
         self._hub.failpoint("pause_opened")
-        self._tell(lease, thread_id, writing.used, writing.unused, marked)
+        self._tell(run, thread_id, writing.used, writing.unused, marked)
         return opened
 
     def _reseal(self, row: PauseRow) -> PauseRow:
@@ -248,7 +248,7 @@ class Recorder:
 
     def _mark(
         self,
-        lease: LeaseKeeper | None,
+        run: DeliveryRun | None,
         thread_id: str,
         used: dict[str, AnswerEvent],
         unused: Sequence[str] = (),
@@ -256,37 +256,37 @@ class Recorder:
         note: Iterable[str] = (),
     ) -> Effects[None]:
         """Note which answers were used. A delivery knows until it ends, and is spared a transaction but for `note`."""
-        must = list(used) if lease is None else list(note)
+        must = list(used) if run is None else list(note)
         marked: list[str] = []
         if must or unused:
             marked = yield from transact(self._hub.operations.mark_used, must, list(unused))
-        self._tell(lease, thread_id, used, unused, marked)
+        self._tell(run, thread_id, used, unused, marked)
 
     def _tell(
         self,
-        lease: LeaseKeeper | None,
+        run: DeliveryRun | None,
         thread_id: str,
         used: dict[str, AnswerEvent],
         unused: Sequence[str],
         marked: Iterable[str],
     ) -> None:
         """Queue the events of answers used for the first time: those this delivery sent, or those newly marked."""
-        if lease is not None:
-            marked = lease.sent & used.keys()
-            lease.sent.difference_update(used)
-            lease.used.update(used)
-            lease.used.difference_update(unused)
+        if run is not None:
+            marked = run.unannounced & used.keys()
+            run.unannounced.difference_update(used)
+            run.used.update(used)
+            run.used.difference_update(unused)
         self._announcer.queue(thread_id, [used[jti] for jti in used if jti in set(marked)])
 
 
 @contextmanager
-def _telling(lease: LeaseKeeper | None, used: Iterable[str]) -> Iterator[None]:
+def _telling(run: DeliveryRun | None, used: Iterable[str]) -> Iterator[None]:
     """Let a delivery know how the write ends that tells that these answers were used."""
-    if lease is None:
+    if run is None:
         yield
         return
     stored: concurrent.futures.Future[bool] = concurrent.futures.Future()
-    lease.writing.update(dict.fromkeys(used, stored))
+    run.writing.update(dict.fromkeys(used, stored))
     try:
         yield
     except BaseException:
@@ -296,10 +296,10 @@ def _telling(lease: LeaseKeeper | None, used: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _under_lease(lease: LeaseKeeper | None) -> Iterator[None]:
+def _while_held(run: DeliveryRun | None) -> Iterator[None]:
     """Refuse to write for a delivery that has lost its thread; tell it when a write fails, so that recovery looks again."""
-    if lease is None:
+    if run is None:
         yield
         return
-    with lease.for_writing():
+    with run.lease.for_writing():
         yield

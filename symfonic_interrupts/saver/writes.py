@@ -14,9 +14,9 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import jtis_in
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covers, native_question
 from symfonic_interrupts.core.checkpoints import interrupts_in, is_marker
+from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.executions import Execution, Question
 from symfonic_interrupts.core.hub import Hub, audit_log
-from symfonic_interrupts.core.lease import lease_of
 from symfonic_interrupts.core.rows import new_row, used_answer_event
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent
@@ -74,9 +74,9 @@ class WritesReader:
                 writing.hidden += cut_off
         writing.asks = any(channel == INTERRUPT for channel, _ in writes)
         writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
-        lease = lease_of(config, self._graph)
-        if finishing and lease is not None:
-            unused |= lease.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
+        run = delivery_run_of(config, self._graph)
+        if finishing and run is not None:
+            unused |= run.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
         writing.unused = sorted(unused - writing.used.keys())
         if writing.used and finishing:
             first = next(value for channel, value in writes if channel == RESUME)
