@@ -94,12 +94,12 @@ class Shop:
         *arguments: str,
         stdin: str | None = None,
         cwd: Path = ROOT,
-        command: list[str] = COMMAND,
+        command: list[str] | None = None,
         **environment: str | None,
     ) -> subprocess.CompletedProcess[str]:
         """A command in a pipe. A variable that is None is not set."""
         return subprocess.run(
-            [*command, *arguments],
+            [*(command or [*self.python, "-m", "symfonic_interrupts.cli"]), *arguments],
             cwd=cwd,
             env=self._environment(environment),
             input=stdin or "",
