@@ -26,7 +26,9 @@ from symfonic_interrupts.core.hub import Hub, Subscriber
 from symfonic_interrupts.core.performing import perform
 from symfonic_interrupts.delivering.recovery import RunKwargs
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
-from symfonic_interrupts.registration import InterruptRegistration, PointOptions, Registry
+from symfonic_interrupts.event_shapes import AskUserShapes
+from symfonic_interrupts.registration import InterruptRegistration, PointOptions
+from symfonic_interrupts.registry import Registry
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
@@ -84,6 +86,7 @@ class Interrupts:
                 response_schema=AskUserResponse,
                 validate_response=validate_ask_user,
                 built_in=True,
+                shapes=AskUserShapes(),
             )
         )
 

@@ -6,9 +6,7 @@ way between a model and its canonical JSON text, so what is validated when a per
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
@@ -23,8 +21,8 @@ from symfonic_interrupts.errors import (
     PayloadInvalid,
     RegistrationError,
     ResponseInvalid,
-    UnknownInterrupt,
 )
+from symfonic_interrupts.event_shapes import EVENT_SHAPES, EventShapes
 from symfonic_interrupts.json_models import (
     answer_text,
     changed,
@@ -36,9 +34,14 @@ from symfonic_interrupts.json_models import (
     same,
     summary_of,
 )
-
-NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
-_NODE_PATTERN = re.compile(r"(?:[^/:|]+/)?[^/:|]+(?::[^/:|]+)*\Z")
+from symfonic_interrupts.registration_checks import (
+    check_metadata,
+    check_name,
+    check_nodes,
+    check_schema,
+    check_ttl,
+    check_validator,
+)
 
 ResponseValidator = Callable[[Any, Any], None]
 """Called with (response, payload), both models; refuses by raising ValueError or AssertionError."""
@@ -78,6 +81,7 @@ class InterruptRegistration:
             runs graphs of its own, such as `"tools:agent"`, nobody can see whether they exist.
         nodes_of: an object. With it, `nodes` are meant in every graph and subgraph that has a node running one of its methods,
             as an agent has its middleware's, and nowhere else.
+        shapes: how its events and its marker look.
     """
 
     name: str
@@ -92,42 +96,23 @@ class InterruptRegistration:
     nodes: tuple[str, ...] = ()
     nodes_of: object | None = field(default=None, repr=False, compare=False)
 
+    shapes: EventShapes = field(default=EVENT_SHAPES, repr=False, compare=False)
+
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not NAME_PATTERN.match(self.name):
-            raise RegistrationError(
-                "name must look like an identifier (letters, digits, _ . -) of at most 64 characters"
-            )
-        for schema in ("payload_schema", "response_schema"):
-            value = getattr(self, schema)
-            if not (isinstance(value, type) and issubclass(value, BaseModel)) or value is BaseModel:
-                raise RegistrationError(f"{self.name}: {schema} must be a subclass of pydantic.BaseModel")
-        if self.validate_response is not None and (
-            not callable(self.validate_response)
-            or _is_async(self.validate_response)
-            or not _takes_two(self.validate_response)
-        ):
-            raise RegistrationError(
-                f"{self.name}: validate_response must be callable as (response, payload) and not async, or None"
-            )
-        if self.ttl is not None and (not isinstance(self.ttl, timedelta) or self.ttl <= timedelta(0)):
-            raise RegistrationError(f"{self.name}: ttl must be a timedelta above zero, or None")
-        if not isinstance(self.nodes, list | tuple) or not all(
-            isinstance(n, str) and _NODE_PATTERN.match(n) for n in self.nodes
-        ):
-            raise RegistrationError(f'{self.name}: nodes must be a tuple of "node", "sub:node" or "graph/node"')
-        try:
-            if not isinstance(self.metadata, Mapping):
-                raise ValueError
-            canonical_json(dict(self.metadata))
-        except ValueError:
-            raise RegistrationError(f"{self.name}: metadata must be a mapping of JSON data") from None
+        check_name(self.name)
+        check_schema(self.name, "payload_schema", self.payload_schema)
+        check_schema(self.name, "response_schema", self.response_schema)
+        check_validator(self.name, self.validate_response)
+        check_ttl(self.name, self.ttl)
+        check_nodes(self.name, self.nodes)
+        check_metadata(self.name, self.metadata)
+        object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+        object.__setattr__(self, "nodes", tuple(self.nodes))
         if self.on_expire is not None:
             try:
                 self.response_text(self.on_expire)
             except ResponseInvalid as error:
                 raise RegistrationError(f"{self.name}: on_expire does not fit response_schema: {error}") from None
-        object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
-        object.__setattr__(self, "nodes", tuple(self.nodes))
 
     def check(self, config: FrameworkConfig) -> None:
         """Raise FeatureDisabled or RegistrationError where the settings do not allow this point."""
@@ -255,81 +240,6 @@ class InterruptRegistration:
             message = f"{self.name}: the stored answer does not fit {schema} any more: {summary_of(error)}"
             problem = ResponseInvalid(message, errors=errors_of(error))
         raise problem
-
-
-class Registry(Mapping[str, InterruptRegistration]):
-    """The points of one `Interrupts`, by name."""
-
-    def __init__(self, config: FrameworkConfig, *, replace: bool = False) -> None:
-        self._config = config
-        self._replace = replace
-        self._by_name: dict[str, InterruptRegistration] = {}
-
-    def add(self, registration: InterruptRegistration) -> InterruptRegistration:
-        """Add a point.
-
-        Raises:
-            FeatureDisabled: the flag for custom points is off.
-            RegistrationError: the name is taken, or a node is covered by another point.
-        """
-        registration.check(self._config)
-        known = self._by_name.get(registration.name)
-        if known is not None and (known.built_in or not self._replace):
-            if known.built_in:
-                raise RegistrationError(f"{registration.name} is built in; choose another name")
-            raise RegistrationError(
-                f"{registration.name} is registered already on this Interrupts; register a point once and share what"
-                " register_interrupt returned, or choose another name"
-            )
-        for other in self._by_name.values():
-            if other.name == registration.name or _of_two_objects(other, registration):
-                continue
-            if twice := set(other.nodes) & set(registration.nodes):
-                raise RegistrationError(
-                    f"{registration.name}: node {min(twice)!r} is covered by {other.name} already; where two graphs have a"
-                    ' node of that name, write "graph/node"'
-                )
-        self._by_name[registration.name] = registration
-        return registration
-
-    @property
-    def covers_nodes(self) -> bool:
-        """Whether any point covers native nodes."""
-        return any(registration.nodes for registration in self._by_name.values())
-
-    def named(self, name: str) -> InterruptRegistration:
-        """The point of that name. Raises UnknownInterrupt."""
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise UnknownInterrupt(f"no point named {name!r} is registered here") from None
-
-    def __getitem__(self, name: str) -> InterruptRegistration:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-
-def _of_two_objects(one: InterruptRegistration, other: InterruptRegistration) -> bool:
-    return one.nodes_of is not None and other.nodes_of is not None and one.nodes_of is not other.nodes_of
-
-
-def _is_async(function: Any) -> bool:
-    return any(inspect.iscoroutinefunction(part) for part in (function, type(function).__call__))
-
-
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # some built-ins have no signature
-        return True
-    return True
 
 
 def _check_size(

@@ -54,6 +54,7 @@ class Offer:
         repeated: the receipt of the same answer, where it was stored before under the same idempotency key.
     """
 
+    hub: Hub = field(repr=False)
     claims: PauseToken
     row: PauseRow
     text: str = field(repr=False)
@@ -63,7 +64,7 @@ class Offer:
 
     def describe(self, at: datetime) -> list[Event]:
         """The event rows of the answer."""
-        events = [answer_record(self.row, self.text, at, actor=self.claim.actor, defaulted=False)]
+        events = [answer_record(self.hub, self.row, self.text, at, actor=self.claim.actor, defaulted=False)]
         return events if self.told is None else [*events, ("interrupt_cross_scope", self.told)]
 
 
@@ -147,7 +148,7 @@ class Redeemer:
         if row["state"] in ANSWERED and idempotency_key is not None:
             text = yield from Compute(self._hub.checks, partial(registration.response_text, response, limit=limit))
             claim = Claim("answered", "answered", actor=actor, scope_hash=crossing or row["scope_hash"])
-            return Offer(claims, row, text, claim, repeated=_repeated(row, text, claim, idempotency_key))
+            return Offer(self._hub, claims, row, text, claim, repeated=_repeated(row, text, claim, idempotency_key))
         _refuse_state(row)
         try:
             yield from self.check_head(row, heads)
@@ -158,7 +159,7 @@ class Redeemer:
         text = yield from Compute(self._hub.checks, check)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
         told = None if crossing is None else _audit_facts(row, crossing, actor)
-        return Offer(claims, row, text, claim, told)
+        return Offer(self._hub, claims, row, text, claim, told)
 
     def accepted(self, offer: Offer, at: datetime) -> AnswerReceipt:
         """The receipt of an offer that was stored."""

@@ -18,7 +18,6 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from symfonic_interrupts import langgraph_internals as names
-from symfonic_interrupts.ask_user import ASK_USER
 from symfonic_interrupts.asking.decorating import Decorator
 from symfonic_interrupts.asking.envelope import Envelope
 from symfonic_interrupts.canonical import sha256
@@ -106,6 +105,7 @@ class InterruptPoint(Generic[P, R]):
         receipt = Receipt.unseal({k: v for k, v in sealed.items() if k != "response"}, self._hub.keys)
         config = cast(Mapping[str, Any], get_config())
         saver = self._saver(config)
+        saver.door.check_not_cached(self.name, config["configurable"])
         expected = {
             "name": self.name,
             "audience": self._hub.audience(saver.graph),
@@ -152,6 +152,7 @@ class InterruptPoint(Generic[P, R]):
         text = self.registration.payload_text(payload, limit=hub.config.max_payload_bytes)
         config, info = _running()
         saver = self._saver(config)
+        saver.door.check_not_cached(self.name, config["configurable"])
         execution = hub.executions.of(saver.graph, info, config["configurable"])
         if not saver.keeps(execution.thread_id, execution.ns):
             raise RegistrationError(
@@ -171,7 +172,7 @@ class InterruptPoint(Generic[P, R]):
 
     def _receive(self, execution: Execution, question: Question) -> None:
         marker = {
-            "type": "ask_user_question" if self.name == ASK_USER else "interrupt",
+            "type": self.registration.shapes.marker_type,
             "name": self.name,
             "interrupt_id": question.interrupt_id,
             "task_id": question.leaf_task_id,
@@ -196,6 +197,7 @@ class InterruptPoint(Generic[P, R]):
         return cast(R, self.registration.response_from_text(answer.response))
 
     def _saver(self, config: Mapping[str, Any]) -> Any:
+        """The wrapped saver of the running graph. Raises RegistrationError where it is none of this point's `Interrupts`."""
         saver: Any = names.checkpointer_of(config["configurable"])
         if getattr(saver, "hub", None) is not self._hub:
             if config["configurable"].get("thread_id") is None:
@@ -205,7 +207,6 @@ class InterruptPoint(Generic[P, R]):
             else:
                 remedy = "its checkpointer is not from this Interrupts; wrap it: interrupts.checkpointer(saver)"
             raise RegistrationError(f"{self.name} cannot pause here: {remedy}")
-        saver.door.check_not_cached(self.name, config["configurable"])
         return saver
 
 

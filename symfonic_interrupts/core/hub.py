@@ -17,7 +17,8 @@ from symfonic_interrupts.core.executions import Executions
 from symfonic_interrupts.core.failpoints import Reached, nothing
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import ExpiryEvent
-from symfonic_interrupts.registration import InterruptRegistration, Registry
+from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.registry import Registry
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Operations

@@ -10,22 +10,14 @@ import math
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
-from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.core.executions import Answer, Question
 from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.errors import ReceiptInvalid, StoreError
 from symfonic_interrupts.events import (
     AnswerEvent,
-    AskUserAnsweredEvent,
-    AskUserExpiredEvent,
-    AskUserQuestionEvent,
     ExpiryEvent,
-    InterruptEvent,
-    InterruptExpiredEvent,
-    InterruptResolvedEvent,
     PauseEvent,
 )
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -125,7 +117,7 @@ def pause_event(hub: Hub, row: PauseRow) -> PauseEvent:
     """The event of an open pause, with a freshly minted token. Raises StoreError for a row that is not authentic."""
     check_authentic(hub, row)
     token = token_of(hub, row).mint(hub.keys)
-    return _pause_event(row, token)
+    return _pause_event(hub, row, token)
 
 
 def open_events(hub: Hub, rows: Iterable[PauseRow]) -> list[PauseEvent]:
@@ -141,81 +133,46 @@ def open_events(hub: Hub, rows: Iterable[PauseRow]) -> list[PauseEvent]:
     return events
 
 
-def _pause_event(row: PauseRow, token: str) -> PauseEvent:
+def _pause_event(hub: Hub, row: PauseRow, token: str) -> PauseEvent:
     common = {key: row[key] for key in ("expires_at", "interrupt_id", "thread_id", "run_id")}
-    if row["name"] == ASK_USER:
-        request = AskUserRequest.model_validate_json(row["payload"])
-        return AskUserQuestionEvent(pause_token=token, request=request, tool_call_id=request.tool_call_id, **common)
-    return InterruptEvent(name=row["name"], pause_token=token, payload=json.loads(row["payload"]), **common)
+    return hub.registry.shapes(row["name"]).asked(row["name"], row["payload"], token, **common)
 
 
-def pause_record(row: PauseRow) -> Event:
+def pause_record(hub: Hub, row: PauseRow) -> Event:
     """The event row of a new pause: the event without its token."""
-    return _record(_pause_event(row, ""), exclude={"pause_token"})
+    return _record(_pause_event(hub, row, ""), exclude={"pause_token"})
 
 
-def answer_event(
-    name: str,
-    response: str,
-    *,
-    payload: str | None,
-    interrupt_id: str,
-    thread_id: str,
-    seconds: float,
-    defaulted: bool,
-    run_id: str | None,
-) -> AnswerEvent:
-    """The event of an accepted answer."""
-    common: dict[str, Any] = {
-        "interrupt_id": interrupt_id,
-        "thread_id": thread_id,
-        "run_id": run_id,
-        "defaulted": defaulted,
-    }
-    if name == ASK_USER:
-        given = AskUserResponse.model_validate_json(response)
-        call = AskUserRequest.model_validate_json(payload).tool_call_id if payload is not None else None
-        return AskUserAnsweredEvent(
-            tool_call_id=call,
-            selected_labels=given.selected_labels,
-            has_other=given.has_other,
-            time_to_answer_seconds=seconds,
-            **common,
-        )
-    return InterruptResolvedEvent(name=name, response=json.loads(response), time_to_resolve_seconds=seconds, **common)
-
-
-def answer_record(row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
+def answer_record(hub: Hub, row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
     """The event row of an accepted answer: the event, and who answered."""
     seconds = max(0.0, (at - row["created_at"]).total_seconds())
-    where = {key: row[key] for key in ("interrupt_id", "thread_id", "run_id", "payload")}
-    kind, body = _record(answer_event(row["name"], response, seconds=seconds, defaulted=defaulted, **where))
+    where = {key: row[key] for key in ("name", "interrupt_id", "thread_id", "run_id", "payload")}
+    shapes = hub.registry.shapes(row["name"])
+    kind, body = _record(shapes.answered(response=response, seconds=seconds, defaulted=defaulted, **where))
     return kind, {**body, "actor": actor}
 
 
-def used_answer_event(answer: Answer, question: Question | None, run_id: str | None) -> AnswerEvent:
+def used_answer_event(hub: Hub, answer: Answer, question: Question | None, run_id: str | None) -> AnswerEvent:
     """The event of an answer that a node has just used."""
     receipt = answer.receipt
     asked, answered = datetime.fromisoformat(receipt.asked_at), datetime.fromisoformat(receipt.answered_at)
-    return answer_event(
+    return hub.registry.shapes(receipt.name).answered(
         receipt.name,
+        question.payload if question else None,
         answer.response,
-        payload=question.payload if question else None,
+        seconds=max(0.0, (answered - asked).total_seconds()),
         interrupt_id=receipt.interrupt_id,
         thread_id=receipt.thread_id,
-        seconds=max(0.0, (answered - asked).total_seconds()),
         defaulted=receipt.defaulted,
         run_id=run_id,
     )
 
 
-def expiry_event(row: PauseRow, swept_at: datetime) -> ExpiryEvent:
+def expiry_event(hub: Hub, row: PauseRow, swept_at: datetime) -> ExpiryEvent:
     """The event of a pause whose time was over when the janitor came."""
     common = {key: row[key] for key in ("interrupt_id", "scope_hash", "thread_id")}
     times = {"expired_at": row["expires_at"], "swept_at": swept_at}
-    if row["name"] == ASK_USER:
-        return AskUserExpiredEvent(**common, **times)
-    return InterruptExpiredEvent(name=row["name"], **common, **times)
+    return hub.registry.shapes(row["name"]).expired(row["name"], **common, **times)
 
 
 def expiry_record(event: ExpiryEvent) -> Event:

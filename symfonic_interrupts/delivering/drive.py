@@ -254,7 +254,7 @@ class Drive:
             answers = [stored_answer(self._hub, row) for row in rows]
             if rows[0]["native"]:
                 resume[langgraph_id] = value = json.loads(answers[0].response)
-                event = used_answer_event(answers[0], None, rows[0]["run_id"])
+                event = used_answer_event(self._hub, answers[0], None, rows[0]["run_id"])
                 task_and_slot = (rows[0]["leaf_task_id"], rows[0]["slot"])
                 self._run.natives[task_and_slot] = value
                 sent = Sent(rows[0]["jti"], *task_and_slot, value, rows[0]["checkpoint_id"], event)

@@ -209,7 +209,7 @@ class Loader:
 
     def _note_native(self, row: PauseRow, value: Any) -> None:
         """An earlier delivery sent it, and may have died before it noted that it was used."""
-        event = used_answer_event(stored_answer(self._hub, row), None, row["run_id"])
+        event = used_answer_event(self._hub, stored_answer(self._hub, row), None, row["run_id"])
         place = (row["leaf_task_id"], row["slot"])
         self._natives.send(row["thread_id"], Sent(row["jti"], *place, value, row["checkpoint_id"], event))
 

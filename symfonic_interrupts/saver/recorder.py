@@ -234,7 +234,7 @@ class Recorder:
                 )
 
     def _open(self, run: DeliveryRun | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
-        described = [(row, pause_record(row)) for row in writing.rows]
+        described = [(row, pause_record(self._hub, row)) for row in writing.rows]
         opened: list[PauseRow]
         opened, marked = yield from transact(
             self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused

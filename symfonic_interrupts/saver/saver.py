@@ -25,7 +25,7 @@ from symfonic_interrupts.core.effects import Backend, Effects, T, sync_only
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.performing import aperform, perform
 from symfonic_interrupts.errors import RegistrationError
-from symfonic_interrupts.registration import NAME_PATTERN
+from symfonic_interrupts.registration_checks import NAME_PATTERN
 from symfonic_interrupts.saver.optional_methods import class_around
 from symfonic_interrupts.saver.recorder import Recorder
 

@@ -155,5 +155,5 @@ class WritesReader:
             for jti in execution.used.keys() - execution.told.keys():
                 answer = execution.used[jti]
                 question = execution.asked.get(answer.receipt.interrupt_id)
-                execution.told[jti] = used_answer_event(answer, question, execution.info.run_id)
+                execution.told[jti] = used_answer_event(self._hub, answer, question, execution.info.run_id)
             return {jti: execution.told[jti] for jti in execution.used}

@@ -17,7 +17,7 @@ import jwt
 
 from symfonic_interrupts.canonical import hash_json, sha256
 from symfonic_interrupts.errors import TokenExpired, TokenInvalid
-from symfonic_interrupts.registration import NAME_PATTERN
+from symfonic_interrupts.registration_checks import NAME_PATTERN
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.tokens.keys import MIN_KEY_BYTES, KeyRing
 

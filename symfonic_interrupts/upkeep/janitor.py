@@ -138,9 +138,13 @@ class Janitor:
             claim = self._redeemer.claim(row, text, actor=None, scope_hash=None, defaulted=True)
 
         def describe(at: datetime) -> list[Event]:
-            told.append(expiry_event(row, at))
+            told.append(expiry_event(self._hub, row, at))
             records = [expiry_record(told[-1])]
-            return records if text is None else [*records, answer_record(row, text, at, actor=None, defaulted=True)]
+            return (
+                records
+                if text is None
+                else [*records, answer_record(self._hub, row, text, at, actor=None, defaulted=True)]
+            )
 
         at: Any = yield from transact(self._hub.operations.expire, row, claim, describe)
         if at is None:

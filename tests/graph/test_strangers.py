@@ -21,7 +21,7 @@ from symfonic_interrupts import (
     TokenConsumed,
     UnknownInterrupt,
 )
-from symfonic_interrupts.registration import Registry
+from symfonic_interrupts.registry import Registry
 from tests.harness import ACME, Bench, Decision, Refund, thread
 
 GLOBEX = FrameworkTenantScope("globex")

@@ -33,7 +33,7 @@ from symfonic_interrupts import (
     ResponseInvalid,
     UnknownInterrupt,
 )
-from symfonic_interrupts.registration import Registry
+from symfonic_interrupts.registry import Registry
 
 ON = FrameworkConfig(experimental_interrupt=True)
 SECRET = "top-secret-input"
