@@ -33,6 +33,7 @@ from symfonic_interrupts import (
     ResponseInvalid,
     UnknownInterrupt,
 )
+from symfonic_interrupts.event_shapes import EVENT_SHAPES
 from symfonic_interrupts.registry import Registry
 
 ON = FrameworkConfig(experimental_interrupt=True)
