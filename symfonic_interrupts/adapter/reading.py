@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 from symfonic_interrupts.adapter.listing import event_cursor, list_events, list_pending, view_pause
 from symfonic_interrupts.answering.redeem import Redeemer
+from symfonic_interrupts.config import FrameworkConfig
 from symfonic_interrupts.core.effects import Backend
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.performing import aperform, perform
@@ -23,6 +26,25 @@ class Viewer:
         self._hub = hub
         self._redeemer = redeemer
         self._backend = backend
+
+    @property
+    def config(self) -> FrameworkConfig:
+        """The settings of its `Interrupts`."""
+        return self._hub.config
+
+    @property
+    def hub(self) -> Hub:
+        """What it shares with its `Interrupts`. For this package's own modules: a hub may change with any release."""
+        return self._hub
+
+    async def runs_async(self) -> bool:
+        """Whether the graph can be run by coroutines: LangGraph's sync savers (`SqliteSaver`, `PostgresSaver`) refuse them."""
+        nowhere = {"configurable": {"thread_id": f"no-thread-{uuid.uuid4()}", "checkpoint_ns": ""}}
+        try:
+            await self._backend.saver.aget_tuple(nowhere)
+        except NotImplementedError:
+            return False
+        return True
 
     def inspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
         """What a token is about: payload, JSON Schema of the answer, expiry and state. Changes nothing.

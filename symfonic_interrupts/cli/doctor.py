@@ -169,7 +169,7 @@ def _graph(seen: Examination, graph: str | None, app_dir: Path | None, through_g
 
 def _hub(seen: Examination, calls: Calls, checks: list[str]) -> None:
     """The keys and the store of the graph's own `Interrupts`, over the connections that it has."""
-    hub = calls.adapter.graph.checkpointer.hub
+    hub = calls.adapter.hub
 
     def in_store(body: Callable[[sa.Connection], Any]) -> Any:
         return calls(hub.database, "run", body)

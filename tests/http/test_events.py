@@ -9,7 +9,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from symfonic_interrupts.contrib._http_events import Feed
+from symfonic_interrupts.contrib.fastapi.feed import Feed
 from tests.harness import ACME
 from tests.http.conftest import Desk, messages
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from symfonic_interrupts.contrib import fastapi
+
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, with warnings as errors."""
@@ -33,3 +35,17 @@ def test_without_the_extra_the_import_says_what_to_install(missing: str) -> None
     assert last.startswith(
         "ImportError: symfonic_interrupts.contrib.fastapi needs its extra: pip install 'symfonic-interrupts[fastapi]'"
     )
+
+
+def test_the_names_of_the_router_stay_importable() -> None:
+    names = ["Identity", "Problem", "interrupt_router"]
+
+    assert fastapi.__all__ == names
+    assert all(hasattr(fastapi, name) for name in names)
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "sse_starlette"])
+def test_without_the_extra_the_other_extras_can_still_be_imported(missing: str) -> None:
+    done = run(f"import sys; sys.modules[{missing!r}] = None\nimport symfonic_interrupts.contrib.langchain")
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 from langgraph.types import Interrupt
 from pydantic import BaseModel, SecretStr, field_serializer
 
-from symfonic_interrupts.contrib._http_json import json_data, json_text
+from symfonic_interrupts.contrib.fastapi.json_output import json_data, json_text
 
 
 class Order(BaseModel):

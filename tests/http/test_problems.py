@@ -11,10 +11,12 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
+from fastapi import Header, Request
 from langgraph.checkpoint.memory import InMemorySaver
 
-from symfonic_interrupts import Interrupts, ResumeAdapter
-from symfonic_interrupts.contrib.fastapi import interrupt_router
+from symfonic_interrupts import FrameworkTenantScope, Interrupts, ResumeAdapter
+from symfonic_interrupts.contrib.fastapi import Identity, interrupt_router
+from symfonic_interrupts.contrib.fastapi.identity import caller
 from symfonic_interrupts.errors import RegistrationError
 from tests.http.conftest import YES, Desk
 from tests.http.service import MARK, Service, client_of
@@ -365,6 +367,31 @@ async def test_a_dependency_that_identifies_nobody_is_the_servers_error(
 
     assert document["detail"] == "the server is not set up for this request; its log says more"
     assert "identity must return an Identity, not dict" in caplog.text
+
+
+async def test_a_request_without_what_the_identity_needs_is_refused_and_not_run(one_desk: Desk) -> None:
+    def signed_in(x_session: str = Header()) -> Identity:
+        return Identity(FrameworkTenantScope(x_session))
+
+    router = interrupt_router(one_desk.adapter, identity=signed_in, operator=signed_in)
+    one_desk.app.include_router(router, prefix="/signed")
+    path = "/signed/pending/i-000000000000"
+    replies = [
+        await one_desk.client.get("/signed/pending"),
+        await one_desk.client.get("/signed/events"),
+        await one_desk.client.post("/signed/resume/approval", json={"token": "t", "response": {}}),
+        await one_desk.client.post(f"{path}/reissue"),
+        await one_desk.client.post(f"{path}/revoke", json={"reason": "why"}),
+    ]
+
+    for reply in replies:
+        errors = check(reply, 422, "request_invalid")["errors"]
+        assert [(error["type"], error["loc"]) for error in errors] == [("missing", ["header", "x-session"])]
+
+
+def test_a_route_that_does_not_ask_who_is_calling_has_no_caller() -> None:
+    with pytest.raises(AttributeError, match="symfonic_interrupts_caller"):
+        caller(Request({"type": "http"}))
 
 
 def test_a_router_needs_an_identity_an_adapter_and_a_mode(one_adapter: ResumeAdapter) -> None:

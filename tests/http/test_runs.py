@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts import FrameworkTenantScope, InterruptEvent
-from symfonic_interrupts.contrib._http_events import chunk_message
-from symfonic_interrupts.contrib._http_runs import Chunks
+from symfonic_interrupts.contrib.fastapi.chunks import Chunks
+from symfonic_interrupts.contrib.fastapi.sse import chunk_message
 from tests.harness import ACME, Bench, Refund
 from tests.http.conftest import YES, Desk
 from tests.http.service import client_of, make_app
@@ -127,6 +127,11 @@ async def test_the_mode_may_be_said(one_desk: Desk, given: str) -> None:
     token = await one_desk.ask("A-1")
 
     assert (await one_desk.answer(token)).json()["output"]["result"] == "paid"
+
+
+async def test_an_adapter_says_whether_its_graph_runs_async_and_shows_its_settings(desk: Desk) -> None:
+    assert await desk.adapter.runs_async() is (desk.bench.mode == "async")
+    assert desk.adapter.config is desk.bench.interrupts.config
 
 
 async def _put(chunks: Chunks, count: int) -> None:

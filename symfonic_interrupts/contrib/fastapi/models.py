@@ -1,4 +1,4 @@
-"""What the routes answer with. For the OpenAPI document as much as for the code; pure data."""
+"""The bodies that the routes take and answer with, as the OpenAPI document shows them; and how results become them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from symfonic_interrupts.contrib._http_json import json_data
+from symfonic_interrupts.contrib.fastapi.json_output import json_data
 from symfonic_interrupts.core.results import AnswerReceipt, PauseView
 from symfonic_interrupts.delivering.failed_thread import FailedThread as Failed
 from symfonic_interrupts.events import AskUserQuestionEvent, InterruptEvent, PauseEvent
@@ -45,6 +45,19 @@ class FailedPage(BaseModel):
     """Failed threads, the longest failed first."""
 
     items: list[FailedThread]
+
+
+class TokenBody(BaseModel):
+    """The body of `POST /inspect`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    token: str | None = Field(None, description="the pause token; or send it as `Authorization: Bearer`")
+
+
+class AnswerBody(TokenBody):
+    """The body of `POST /resume/{name}`."""
+
+    response: Any = Field(description="the answer, as the JSON Schema in the pause's `response_schema` asks for it")
 
 
 class Reissue(BaseModel):

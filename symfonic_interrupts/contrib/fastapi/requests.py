@@ -1,12 +1,11 @@
 """What a request says: its body within a limit, its pause token, and how the client wants to be answered.
 
-A token is taken from the body or from `Authorization: Bearer`, never from a URL. Nothing is parsed before its size is
-known, and nothing large before a genuine token was seen in it: whoever has none cannot make the server work.
+A token is taken from the body or from `Authorization: Bearer`, never from a URL. A body is parsed only after its size is
+known, and a large one only after a genuine token was found in it, so that nobody without one can keep the server busy.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +15,12 @@ from typing import Any, Literal, TypeVar
 import anyio.to_thread
 import jwt
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from symfonic_interrupts.contrib._http_problems import (
+from symfonic_interrupts.contrib.fastapi.json_input import parse_json
+from symfonic_interrupts.contrib.fastapi.models import AnswerBody, TokenBody
+from symfonic_interrupts.contrib.fastapi.problems import (
     BodyMalformed,
     BodyTooLarge,
     MediaTypeUnsupported,
@@ -30,45 +31,26 @@ from symfonic_interrupts.errors import InterruptError
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 LONGEST_KEY = 255
+"""Characters of an `Idempotency-Key`."""
 
 LARGE = 16 * 1024
-"""Bytes beyond which a body is parsed only with a genuine token, and off the event loop."""
+"""Bytes above which a body is parsed only if it holds a genuine token, and in a thread."""
 
 LONG_BODY = 16
-"""So many times the limit, a body that is refused is not waited for."""
-
-MOST_VALUES = 10_000
-MOST_NESTED = 100
-"""What a body may hold. A few bytes of JSON can become much memory and many calls."""
+"""How many times the limit a refused body may be before the server closes the connection instead of reading it."""
 
 MOST_TOKENS = 4
-"""How many fields named `token` of a large body are looked at, wherever they stand in it."""
+"""How many fields named `token` of a large body are tried, at any depth."""
 
 _REMEDY = "send the pause token in the body, as `token`, or as `Authorization: Bearer`"
 _TOKEN_FIELD = re.compile(rb'"token"\s*:\s*"([\w.-]+)"', re.ASCII)
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
-
 
 B = TypeVar("B", bound=BaseModel)
 
 
-class TokenBody(BaseModel):
-    """The body of `POST /inspect`."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    token: str | None = Field(None, description="the pause token; or send it as `Authorization: Bearer`")
-
-
-class AnswerBody(TokenBody):
-    """The body of `POST /resume/{name}`."""
-
-    response: Any = Field(description="the answer, as the JSON Schema in the pause's `response_schema` asks for it")
-
-
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A token, and what came with it. `response` is meaningless where none was asked for."""
+    """A token and, where the route takes one, the answer that came with it."""
 
     token: str
     response: Any = None
@@ -77,7 +59,7 @@ class Sent:
         return "Sent()"
 
     def claim(self, name: str) -> Any:
-        """What the token says of itself, unverified: for comparing with what a verified answer will be about."""
+        """A claim of the token, which is not verified here: only for comparing. None where it cannot be read."""
         try:
             return jwt.decode(self.token, options={"verify_signature": False}).get(name)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
@@ -103,34 +85,34 @@ class Bodies:
         self._parsers = anyio.CapacityLimiter(2)
 
     async def token(self, request: Request) -> Sent:
-        """The token of a request that has nothing else to say."""
+        """The token of a request without an answer. Raises as `answer` does."""
         return Sent(_token(request, await self._read(request, TokenBody)))
 
     async def answer(self, request: Request) -> Sent:
-        """The token and the answer.
+        """The token and the answer of a request.
 
         Raises:
             BodyTooLarge, MediaTypeUnsupported, BodyMalformed, RequestInvalid, TokenMissing
-            TokenInvalid, TokenExpired: the body is large, and holds no genuine token.
+            TokenInvalid, TokenExpired: the body is large, and no token in it is genuine.
         """
         body = await self._read(request, AnswerBody)
         return Sent(_token(request, body), body.response)
 
     async def small(self, request: Request, model: type[B]) -> B:
-        """A body without a token, so it must not be large."""
+        """The body of a request without a token: at most `LARGE` bytes."""
         return await self._read(request, model, limit=min(LARGE, self._limit))
 
     async def _read(self, request: Request, model: type[B], limit: int | None = None) -> B:
         body = await _within(request, limit or self._limit)
         if not body:
-            return _fitted({}, model)
+            return _validated({}, model)
         media = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if media != "application/json":  # what a form on another site can send without asking is not taken
+        if media != "application/json":  # a form of another site cannot send this type without CORS
             raise MediaTypeUnsupported("send the body as application/json")
         if len(body) <= LARGE:
-            return _fitted(_parse(body), model)
+            return _validated(parse_json(body), model)
         self._expect_token(request, body)
-        return await anyio.to_thread.run_sync(lambda: _fitted(_parse(body), model), limiter=self._parsers)
+        return await anyio.to_thread.run_sync(lambda: _validated(parse_json(body), model), limiter=self._parsers)
 
     def _expect_token(self, request: Request, body: bytes) -> None:
         given = [found[1].decode("ascii") for found in islice(_TOKEN_FIELD.finditer(body), MOST_TOKENS)]
@@ -197,14 +179,14 @@ def _bearer(request: Request) -> list[str]:
     return [credentials.strip()] if scheme.lower() == "bearer" and credentials.strip() else []
 
 
-def _fitted(data: Any, model: type[B]) -> B:
+def _validated(data: Any, model: type[B]) -> B:
     if not isinstance(data, dict):
         raise BodyMalformed("the body must be a JSON object")
     try:
         return model.model_validate(data)
     except ValidationError as error:
         items = error.errors(include_url=False, include_context=False, include_input=False)
-        # a key that is unknown is the client's own text, and may be anything
+        # the name of an unknown key is text of the client's, so it is not repeated
         found = [
             {**item, "loc": ["body"] if item["type"] == "extra_forbidden" else ["body", *item["loc"]]} for item in items
         ]
@@ -227,36 +209,3 @@ async def _within(request: Request, limit: int) -> bytes:
     except ClientDisconnect:
         raise BodyMalformed("the body ended early") from None
     return bytes(body)
-
-
-def _parse(body: bytes) -> Any:
-    _check_shape(body)
-    try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise BodyMalformed("the body must be JSON (RFC 8259) in UTF-8, with no key twice in an object") from None
-
-
-def _check_shape(body: bytes) -> None:
-    """Count values and nesting before there is an object for each of them."""
-    if body.count(b",") + body.count(b"[") + body.count(b"{") <= MOST_NESTED:  # most bodies: no need to look closer
-        return
-    marks = _STRING.sub(b"", body)
-    if marks.count(b",") + marks.count(b"[") + marks.count(b"{") > MOST_VALUES:
-        raise BodyTooLarge(f"the body must have at most {MOST_VALUES} values")
-    depth = 0
-    for found in _BRACKET.finditer(marks):
-        depth += 1 if found[0] in b"[{" else -1
-        if depth > MOST_NESTED:
-            raise BodyMalformed(f"the body must not be nested deeper than {MOST_NESTED}")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key twice")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)

@@ -1,4 +1,4 @@
-"""Who may have how much of a process at a time, and in which order, so that everybody always gets some of it."""
+"""How much of a process a tenant may use at a time, and in which order runs of one thread go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from weakref import WeakValueDictionary
 
-from symfonic_interrupts.contrib._http_problems import TenantBusy
+from symfonic_interrupts.contrib.fastapi.problems import TenantBusy
 from symfonic_interrupts.errors import ThreadBusy
 from symfonic_interrupts.scope import FrameworkTenantScope
 
@@ -44,7 +44,7 @@ class Shares:
 
 
 class Turns:
-    """Runs of one thread come one after the other. Whoever waits for its turn takes no slot of the runs."""
+    """Runs of one thread go one after the other. A run that waits for its turn takes no thread of the pool."""
 
     def __init__(self, longest: timedelta) -> None:
         self._longest = longest.total_seconds()
@@ -52,12 +52,12 @@ class Turns:
         self._waiting: Counter[str] = Counter()
 
     def will_be_run(self, thread_id: str) -> bool:
-        """Whether somebody waits for the thread's turn already: whatever is stored by now, that run delivers."""
+        """Whether a run waits for the thread's turn. It will deliver whatever is stored by now."""
         return thread_id in self._waiting
 
     @asynccontextmanager
     async def of(self, thread_id: str) -> AsyncIterator[None]:
-        """Hold the thread's turn. Raises ThreadBusy, as a lease does that another process has for so long."""
+        """Hold the thread's turn. Raises ThreadBusy after the longest wait, as where another process holds the lease."""
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
         self._waiting[thread_id] += 1
         try:
