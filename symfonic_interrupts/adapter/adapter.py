@@ -75,6 +75,7 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             TokenInvalid, TokenExpired, TokenConsumed, UnknownInterrupt, ScopeRequired, ScopeMismatch, ResponseInvalid,
             PauseNotReady, PauseSuperseded, CheckpointMissing, StoreError: the token is not spent.
+            UsageError: an `actor` or `idempotency_key` of no or too many characters, or that is no printable text.
         """
         return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools)[0]
 
@@ -87,7 +88,7 @@ class ResumeAdapter(EventStreams, Viewer):
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> AnswerReceipt:
-        """`answer` for coroutines."""
+        """`answer` for coroutines: returns and raises the same."""
         return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._tools))[0]
 
     # -- one thread
@@ -98,21 +99,21 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             CheckpointMissing: the thread has no checkpoint.
             ThreadBusy: another worker drove it for all of `FrameworkConfig.lease_wait`.
-            RegistrationError: `graph_kwargs` name a tenant or a checkpoint.
+            UsageError: no thread id, or `graph_kwargs` that name a tenant, a checkpoint or an answer.
             Exception: whatever the graph raises; the answers stay stored.
         """
         return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
 
     async def adeliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
-        """`deliver` for coroutines."""
+        """`deliver` for coroutines: returns and raises the same."""
         return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
 
     def stream_delivery(self, thread_id: str, **graph_kwargs: Any) -> Generator[Any, None, Delivery]:
-        """`deliver`, yielding the graph's chunks."""
+        """`deliver`, yielding the graph's chunks: raises the same, and returns the `Delivery` at its end (`yield from`)."""
         return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
 
     def astream_delivery(self, thread_id: str, **graph_kwargs: Any) -> AsyncGenerator[Any, None]:
-        """`adeliver`, yielding the graph's chunks."""
+        """`adeliver`, yielding the graph's chunks: raises the same."""
         return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._tools)
 
     # -- both
@@ -145,7 +146,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> Any:
-        """`invoke` for coroutines."""
+        """`invoke` for coroutines: returns and raises the same."""
         steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return (await aperform(steps, self._tools)).output
 
@@ -159,7 +160,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> Generator[Any, None, Delivery]:
-        """`invoke`, yielding what the graph's own `stream` would."""
+        """`invoke`, yielding what the graph's own `stream` would: raises the same, and returns the `Delivery` at its end."""
         steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return perform_stream(steps, self._tools)
 
@@ -173,7 +174,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
-        """`ainvoke`, yielding what the graph's own `astream` would."""
+        """`ainvoke`, yielding what the graph's own `astream` would: raises the same."""
         steps = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return aperform_stream(steps, self._tools)
 
@@ -228,7 +229,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
-            RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
+            UsageError: a ttl that is no timedelta above zero, or beyond `FrameworkConfig.max_ttl`.
         """
         return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
 
@@ -240,7 +241,7 @@ class ResumeAdapter(EventStreams, Viewer):
         scope: FrameworkTenantScope | None = None,
         thread_id: str | None = None,
     ) -> PauseEvent:
-        """`reissue` for coroutines."""
+        """`reissue` for coroutines: returns and raises the same."""
         return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._tools)
 
     def revoke(
@@ -258,7 +259,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
-            RegistrationError: no reason.
+            UsageError: no reason, or one of more than 1,000 characters.
         """
         perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
 
@@ -270,7 +271,7 @@ class ResumeAdapter(EventStreams, Viewer):
         scope: FrameworkTenantScope | None = None,
         thread_id: str | None = None,
     ) -> None:
-        """`revoke` for coroutines."""
+        """`revoke` for coroutines: raises the same."""
         await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._tools)
 
     # -- many
@@ -295,6 +296,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
+            UsageError: also a token that stands in the list twice, or something that is no pair.
         """
         return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
 
@@ -306,7 +308,7 @@ class ResumeAdapter(EventStreams, Viewer):
         actor: str | None = None,
         **graph_kwargs: Any,
     ) -> list[Delivery]:
-        """`invoke_many` for coroutines."""
+        """`invoke_many` for coroutines: returns and raises the same."""
         return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._tools)
 
     def _invoke_many(
@@ -325,12 +327,16 @@ class ResumeAdapter(EventStreams, Viewer):
         Threads that are being driven are left alone. One thread's error stands in its `Delivery.error`; the others go on.
 
         Args:
-            limit: at most so many threads.
+            limit: at most so many threads, 1 or more; None: all.
+
+        Raises:
+            StoreError
+            UsageError: no such limit.
         """
         return perform(self._recovery.recover(limit), self._tools)
 
     async def arecover(self, limit: int | None = None) -> list[Delivery]:
-        """`recover` for coroutines."""
+        """`recover` for coroutines: returns and raises the same."""
         return await aperform(self._recovery.recover(limit), self._tools)
 
     def janitor(self) -> Janitor:

@@ -18,7 +18,7 @@ from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib._http_json import json_data, json_text
 from symfonic_interrupts.contrib._http_problems import CursorInvalid, problem
 from symfonic_interrupts.contrib._http_requests import is_of_scope
-from symfonic_interrupts.errors import InterruptError
+from symfonic_interrupts.errors import InterruptError, UsageError
 from symfonic_interrupts.events import AnyEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
@@ -146,7 +146,7 @@ class Feed:
                 after=cursor,
                 limit=MOST_AT_ONCE,
             )
-        except ValueError:
+        except UsageError:
             raise CursorInvalid("Last-Event-ID and `after` take the id of an event of this stream") from None
 
 

@@ -37,6 +37,7 @@ from symfonic_interrupts.errors import (
     StoreError,
     ThreadBusy,
     UnknownInterrupt,
+    UsageError,
 )
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -288,6 +289,8 @@ def _after(error: Exception, receipt: AnswerReceipt) -> AfterAnswer:
     level = logging.INFO if isinstance(error, AnswerUnused | ThreadBusy) else logging.ERROR
     log.log(level, "delivery of %s failed: %s in %s", receipt.interrupt_id, type(error).__name__, _place(error))
     told: InterruptError
+    if isinstance(error, UsageError):  # of what `run_kwargs` returned: the client can do nothing about it
+        error = RegistrationError(f"run_kwargs: {error}")
     if isinstance(error, _OUR_OWN):
         told = error
     else:

@@ -75,7 +75,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         return perform(steps, self._tools)
 
     async def aperform(self, steps: Steps[T]) -> T:
-        """`perform` for coroutines."""
+        """`perform` for coroutines: returns and raises the same."""
         return await aperform(steps, self._tools)
 
     def note_guards(self) -> None:

@@ -73,7 +73,7 @@ class Janitor:
         return self._tell(perform(self._sweep(), self._tools))
 
     async def asweep(self) -> SweepReport:
-        """`sweep` for coroutines."""
+        """`sweep` for coroutines: returns and raises the same."""
         return self._tell(await aperform(self._sweep(), self._tools))
 
     def run(self, interval: timedelta = timedelta(seconds=30)) -> None:
@@ -81,7 +81,7 @@ class Janitor:
         self._worker.run(interval)
 
     async def arun(self, interval: timedelta = timedelta(seconds=30)) -> None:
-        """`run` for coroutines. A cancellation ends it, too."""
+        """`run` for coroutines: raises the same. A cancellation ends it, too."""
         await self._worker.arun(interval)
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class Janitor:
         return perform(purge(self._hub, older_than, with_events), self._tools)
 
     async def apurge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
-        """`purge` for coroutines."""
+        """`purge` for coroutines: returns and raises the same."""
         return await aperform(purge(self._hub, older_than, with_events), self._tools)
 
     def _sweep(self) -> Steps[SweepReport]:

@@ -35,7 +35,7 @@ def test_a_password_among_the_parameters_of_a_store_is_not_shown() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator can give a file away")
 def test_a_key_file_of_somebody_else_is_not_rotated_by_an_administrator_and_stays_as_it_was(shop: Shop) -> None:
     file = shop.folder / "keys"
-    keys = [KeyRing.generate(), KeyRing.generate()]
+    keys = [KeyRing.new_key(), KeyRing.new_key()]
     replace_file(file, keys)
     os.chown(file, 1234, 1235)
 
