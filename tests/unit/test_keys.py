@@ -309,6 +309,10 @@ def test_a_generated_key_is_new_and_has_32_bytes() -> None:
     assert KeyRing.from_text(one).signing_kid != KeyRing.from_text(other).signing_kid
 
 
+def test_the_former_name_of_new_key_makes_keys_too() -> None:
+    assert len(KeyRing.from_text(f"{KeyRing.generate()},{KeyRing.generate()}").kids) == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [
