@@ -399,11 +399,12 @@ def test_a_call_that_the_application_makes_wrongly_is_no_wrong_usage_of_the_comm
     (shop.folder / "misused.py").write_text(
         "from datetime import timedelta\n"
         "import tests.cli.applications as a\n"
-        "adapter = a.shop().__enter__()\n"
+        "manager = a.shop()\n"
+        "adapter = manager.__enter__()\n"
         "adapter.janitor().purge(timedelta(days=-1))\n"
     )
 
-    done = shop.run("pending", "--graph", "misused:adapter", "--app-dir", ".")
+    done = shop.run("pending", "--graph", "misused:adapter", "--app-dir", str(shop.folder))
 
     assert done.returncode == 1
     assert done.stderr.startswith("unexpected: misused:adapter could not be loaded: UsageError: older_than must be")
