@@ -22,7 +22,9 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from symfonic_interrupts import AskUserQuestion, AskUserQuestionEvent, Interrupts, ResponseInvalid
+from symfonic_interrupts import AskUserQuestion, Interrupts
+from symfonic_interrupts.errors import ResponseInvalid
+from symfonic_interrupts.events import AskUserQuestionEvent
 
 
 class ScriptedModel(GenericFakeChatModel):

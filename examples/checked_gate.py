@@ -19,7 +19,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 
-from symfonic_interrupts import Interrupts, ReceiptInvalid
+from symfonic_interrupts import Interrupts
+from symfonic_interrupts.errors import ReceiptInvalid
 
 
 class Transfer(BaseModel):  # what a person is shown

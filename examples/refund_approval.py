@@ -25,7 +25,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 
-from symfonic_interrupts import InterruptEvent, Interrupts, TokenConsumed
+from symfonic_interrupts import InterruptEvent, Interrupts
+from symfonic_interrupts.errors import TokenConsumed
 
 LIMIT = 50
 

@@ -112,7 +112,7 @@ def until_all_are_paid() -> None:
 
 
 def main() -> int:
-    os.environ["SYMFONIC_INTERRUPTS_KEYS"] = KeyRing.generate()  # all processes share it; a service keeps it secret
+    os.environ["SYMFONIC_INTERRUPTS_KEYS"] = KeyRing.new_key()  # all processes share it; a service keeps it secret
     subprocess.run(
         [sys.executable, "-m", "symfonic_interrupts.cli", "db", "upgrade"],
         env={**os.environ, "SYMFONIC_INTERRUPTS_STORE": os.environ["DATABASE_URL"].replace("://", "+psycopg://", 1)},

@@ -99,7 +99,11 @@ class ScopeRequired(InterruptError):
 
 
 class UnknownInterrupt(InterruptError):
-    """The name is not registered here."""
+    """The point of this name is not registered here, or no pause that the caller may see has this id.
+
+    Not LangGraph's `UnknownInterruptError`: that one comes from a run whose `Command(resume=...)` does not fit the interrupts
+    that wait, and is no `InterruptError`. This one comes from the adapter, before any run.
+    """
 
     code = "unknown_interrupt"
     http_status = 404
@@ -174,8 +178,22 @@ class FeatureDisabled(InterruptError):
     http_status = 403
 
 
+class UsageError(InterruptError, ValueError):
+    """A call was made with an argument that it does not take, or where it cannot be made. Nothing was changed.
+
+    Such as a limit out of range, a cursor that is none, an empty reason, a `ttl` beyond the longest, or a tenant named in the
+    config of a delivery.
+    """
+
+    code = "usage_error"
+    http_status = 422
+
+
 class RegistrationError(InterruptError):
-    """Something was put together in a way that cannot work: a point, a schema, a saver, a graph. Raised as early as known."""
+    """Something was put together in a way that cannot work: a point, a schema, a saver, a graph. Raised as early as known.
+
+    Also where the parts do not fit the way they are used: a sync saver in a graph that runs async, say.
+    """
 
     code = "registration_error"
     http_status = 500

@@ -49,7 +49,7 @@ class Interrupts:
     """Pauses that count once.
 
     Args:
-        store: where pauses are recorded: an SQLAlchemy URL (SQLite file, PostgreSQL), an `Hub` or an `AsyncEngine`.
+        store: where pauses are recorded: an SQLAlchemy URL (SQLite file, PostgreSQL), an `Engine` or an `AsyncEngine`.
         keys: the signing keys. There is no default.
         config: settings.
         clock: returns the time (UTC). For tests.
@@ -91,18 +91,29 @@ class Interrupts:
         )
 
     @classmethod
-    def local(cls, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> Interrupts:
+    def local(
+        cls, path: str | os.PathLike[str], *, config: FrameworkConfig | None = None, clock: Clock = system_clock
+    ) -> Interrupts:
         """For notebooks and demos: an SQLite file, and a key file beside it (`<path>.key`, mode 0600), made when missing.
 
-        Custom points are on, the default scope is the tenant `local`, and registering a name again replaces it, so cells
-        can be run again.
+        Registering a name again replaces it, so cells can be run again.
+
+        Args:
+            path: of the SQLite file.
+            config: settings, taken as they are. None: custom points are on, and the default scope is the tenant `local`.
+            clock: returns the time (UTC). For tests.
+
+        Raises:
+            StoreError: a URL instead of a path, or the file cannot be used.
+            KeyRingError: the key file cannot be used.
         """
         if "://" in str(path):
             raise StoreError(
                 "Interrupts.local takes the path of a file, not a URL; for a URL use Interrupts(url, keys=...)"
             )
         file = Path(path)
-        config = FrameworkConfig(experimental_interrupt=True, default_scope=FrameworkTenantScope("local"))
+        if config is None:
+            config = FrameworkConfig(experimental_interrupt=True, default_scope=FrameworkTenantScope("local"))
         keys = KeyRing.create_file(file.with_name(file.name + ".key"))
         return cls(sa.URL.create("sqlite", database=str(file)), keys=keys, config=config, clock=clock, _replace=True)
 
@@ -240,7 +251,7 @@ class Interrupts:
             How many `pauses`, `tokens` and `events` were deleted.
 
         Raises:
-            RegistrationError: no timedelta of zero or more.
+            UsageError: no timedelta of zero or more.
         """
         return perform(purge(self._hub, older_than, with_events), Backend(self._hub.database, None))
 
@@ -261,11 +272,15 @@ class Interrupts:
     # -- the store
 
     def create_schema(self) -> None:
-        """Make the tables. SQLite does it by itself. Idempotent; safe when several processes start at once."""
+        """Make the tables. SQLite does it by itself. Idempotent; safe when several processes start at once.
+
+        Raises:
+            StoreError: the store cannot be used, or its tables are those of another version.
+        """
         self._hub.database.create_schema()
 
     async def acreate_schema(self) -> None:
-        """`create_schema` for coroutines."""
+        """`create_schema` for coroutines: raises the same."""
         await self._hub.database.acreate_schema()
 
     def close(self) -> None:
@@ -273,7 +288,7 @@ class Interrupts:
         self._hub.database.close()
 
     async def aclose(self) -> None:
-        """`close` for coroutines."""
+        """`close` for coroutines; gives back the connections of an `AsyncEngine`'s loop, too."""
         await self._hub.database.aclose()
 
     def __enter__(self) -> Self:

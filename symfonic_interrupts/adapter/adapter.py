@@ -68,6 +68,7 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             TokenInvalid, TokenExpired, TokenConsumed, UnknownInterrupt, ScopeRequired, ScopeMismatch, ResponseInvalid,
             PauseNotReady, PauseSuperseded, CheckpointMissing, StoreError: the token is not spent.
+            UsageError: an `actor` or `idempotency_key` of no or too many characters, or that is no printable text.
         """
         return perform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._backend)[0]
 
@@ -80,7 +81,7 @@ class ResumeAdapter(EventStreams, Viewer):
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> AnswerReceipt:
-        """`answer` for coroutines."""
+        """`answer` for coroutines: returns and raises the same."""
         return (await aperform(self._redeemer.answer(token, response, scope, actor, idempotency_key), self._backend))[0]
 
     # -- one thread
@@ -91,21 +92,21 @@ class ResumeAdapter(EventStreams, Viewer):
         Raises:
             CheckpointMissing: the thread has no checkpoint.
             ThreadBusy: another worker drove it for all of `FrameworkConfig.lease_wait`.
-            RegistrationError: `graph_kwargs` name a tenant or a checkpoint.
+            UsageError: no thread id, or `graph_kwargs` that name a tenant, a checkpoint or an answer.
             Exception: whatever the graph raises; the answers stay stored.
         """
         return perform(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     async def adeliver(self, thread_id: str, **graph_kwargs: Any) -> Delivery:
-        """`deliver` for coroutines."""
+        """`deliver` for coroutines: returns and raises the same."""
         return await aperform(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     def stream_delivery(self, thread_id: str, **graph_kwargs: Any) -> Generator[Any, None, Delivery]:
-        """`deliver`, yielding the graph's chunks."""
+        """`deliver`, yielding the graph's chunks: raises the same, and returns the `Delivery` at its end (`yield from`)."""
         return perform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     def astream_delivery(self, thread_id: str, **graph_kwargs: Any) -> AsyncGenerator[Any, None]:
-        """`adeliver`, yielding the graph's chunks."""
+        """`adeliver`, yielding the graph's chunks: raises the same."""
         return aperform_stream(self._deliverer.deliver(thread_id, graph_kwargs), self._backend)
 
     # -- both
@@ -138,7 +139,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> Any:
-        """`invoke` for coroutines."""
+        """`invoke` for coroutines: returns and raises the same."""
         effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return (await aperform(effects, self._backend)).output
 
@@ -152,7 +153,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> Generator[Any, None, Delivery]:
-        """`invoke`, yielding what the graph's own `stream` would."""
+        """`invoke`, yielding what the graph's own `stream` would: raises the same, and returns the `Delivery` at its end."""
         effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return perform_stream(effects, self._backend)
 
@@ -166,7 +167,7 @@ class ResumeAdapter(EventStreams, Viewer):
         idempotency_key: str | None = None,
         **graph_kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
-        """`ainvoke`, yielding what the graph's own `astream` would."""
+        """`ainvoke`, yielding what the graph's own `astream` would: raises the same."""
         effects = self._answer_and_deliver(token, response, scope, actor, idempotency_key, graph_kwargs)
         return aperform_stream(effects, self._backend)
 
@@ -221,7 +222,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
-            RegistrationError: a ttl of zero, or beyond `FrameworkConfig.max_ttl`.
+            UsageError: a ttl that is no timedelta above zero, or beyond `FrameworkConfig.max_ttl`.
         """
         return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
@@ -233,7 +234,7 @@ class ResumeAdapter(EventStreams, Viewer):
         scope: FrameworkTenantScope | None = None,
         thread_id: str | None = None,
     ) -> PauseEvent:
-        """`reissue` for coroutines."""
+        """`reissue` for coroutines: returns and raises the same."""
         return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
     def revoke(
@@ -251,7 +252,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
-            RegistrationError: no reason.
+            UsageError: no reason, or one of more than 1,000 characters.
         """
         perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
@@ -263,7 +264,7 @@ class ResumeAdapter(EventStreams, Viewer):
         scope: FrameworkTenantScope | None = None,
         thread_id: str | None = None,
     ) -> None:
-        """`revoke` for coroutines."""
+        """`revoke` for coroutines: raises the same."""
         await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
     # -- many
@@ -288,6 +289,7 @@ class ResumeAdapter(EventStreams, Viewer):
 
         Raises:
             InterruptError: what `answer` raises; `index` and the message say which answer. None of the tokens is spent.
+            UsageError: also a token that stands in the list twice, or something that is no pair.
         """
         return perform(self._invoke_many(answers, scope, actor, graph_kwargs), self._backend)
 
@@ -299,7 +301,7 @@ class ResumeAdapter(EventStreams, Viewer):
         actor: str | None = None,
         **graph_kwargs: Any,
     ) -> list[Delivery]:
-        """`invoke_many` for coroutines."""
+        """`invoke_many` for coroutines: returns and raises the same."""
         return await aperform(self._invoke_many(answers, scope, actor, graph_kwargs), self._backend)
 
     def _invoke_many(
@@ -318,12 +320,16 @@ class ResumeAdapter(EventStreams, Viewer):
         Threads that are being driven are left alone. One thread's error stands in its `Delivery.error`; the others go on.
 
         Args:
-            limit: at most so many threads.
+            limit: at most so many threads, 1 or more; None: all.
+
+        Raises:
+            StoreError
+            UsageError: no such limit.
         """
         return perform(self._recovery.recover(limit), self._backend)
 
     async def arecover(self, limit: int | None = None) -> list[Delivery]:
-        """`recover` for coroutines."""
+        """`recover` for coroutines: returns and raises the same."""
         return await aperform(self._recovery.recover(limit), self._backend)
 
     def janitor(self) -> Janitor:

@@ -84,7 +84,10 @@ class EventStreams(ABC):
         version: Literal["v1", "v2", "v3"] = "v3",
         **graph_kwargs: Any,
     ) -> Any:
-        """`ainvoke` as the graph's own `astream_events`: of "v3" a run, to be awaited; of "v2" and "v1" an async iterator."""
+        """`ainvoke` as the graph's own `astream_events`: of "v3" a run, to be awaited; of "v2" and "v1" an async iterator.
+
+        Reading either raises what `ainvoke` raises.
+        """
         graph = self._delivering(token, response, scope, actor, idempotency_key)
         return graph.astream_events(None, version=version, **graph_kwargs)
 

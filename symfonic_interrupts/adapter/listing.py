@@ -10,7 +10,7 @@ from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.results import PauseView, view_of
 from symfonic_interrupts.core.rows import check_authentic, open_events, scope_of
-from symfonic_interrupts.errors import UnknownInterrupt
+from symfonic_interrupts.errors import UnknownInterrupt, UsageError
 from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.same_ids import the_one_meant
@@ -118,7 +118,7 @@ def _recorded(hub: Hub, row: dict[str, Any], where: Where) -> RecordedEvent:
 def _place(hub: Hub, cursor: str, where: Where) -> Place:
     place = open_place(cursor, hub.keys, where)
     if place is None:
-        raise ValueError(
+        raise UsageError(
             "after must be a cursor that events() or event_cursor() gave out for this graph and scope; None begins with the"
             " oldest event"
         )

@@ -55,7 +55,7 @@ class Viewer:
         return perform(self._redeemer.inspect(token, scope), self._backend)
 
     async def ainspect(self, token: str, *, scope: FrameworkTenantScope | None = None) -> PauseView:
-        """`inspect` for coroutines."""
+        """`inspect` for coroutines: returns and raises the same."""
         return await aperform(self._redeemer.inspect(token, scope), self._backend)
 
     def verify(self, token: str) -> PauseToken:
@@ -85,7 +85,7 @@ class Viewer:
     async def aview(
         self, interrupt_id: str, *, scope: FrameworkTenantScope | None = None, thread_id: str | None = None
     ) -> PauseView:
-        """`view` for coroutines."""
+        """`view` for coroutines: returns and raises the same."""
         return await aperform(view_pause(self._hub, self.graph_name, interrupt_id, scope, thread_id), self._backend)
 
     def pending(
@@ -112,7 +112,7 @@ class Viewer:
             ScopeRequired, StoreError
             UnknownInterrupt: several open pauses have this `interrupt_id`; name the thread as well. Or several have the one
                 that is given as `after`: end the page before at another place, with another limit.
-            ValueError: a limit out of range.
+            UsageError: a limit out of range.
         """
         effects = list_pending(
             self._hub,
@@ -138,7 +138,7 @@ class Viewer:
         limit: int = 50,
         after: str | None = None,
     ) -> list[PauseEvent]:
-        """`pending` for coroutines."""
+        """`pending` for coroutines: returns and raises the same."""
         effects = list_pending(
             self._hub,
             self.graph_name,
@@ -174,7 +174,7 @@ class Viewer:
 
         Raises:
             ScopeRequired, StoreError
-            ValueError: a limit out of range, or no cursor.
+            UsageError: a limit out of range, or no cursor.
         """
         effects = list_events(
             self._hub,
@@ -196,7 +196,7 @@ class Viewer:
         after: str | None = None,
         limit: int = 100,
     ) -> list[RecordedEvent]:
-        """`events` for coroutines."""
+        """`events` for coroutines: returns and raises the same."""
         effects = list_events(
             self._hub,
             self.graph_name,
@@ -214,24 +214,20 @@ class Viewer:
         again. It is listed until a delivery, or a run of the application's own, goes on.
 
         Args:
-            scope: only threads of this scope; None: of all.
+            scope: only threads with such a pause of exactly this scope; None: of all.
             limit: at most so many, 1 to 1,000.
 
         Returns:
             Thread ids that know more: see `FailedThread`. `message` is the exception's own, so the application's text.
 
-        Args:
-            limit: at most so many, 1 to 1,000.
-            scope: only threads with such a pause of exactly this scope; None: of all.
-
         Raises:
             StoreError
-            ValueError: a limit that is not 1 to 1,000.
+            UsageError: a limit that is not 1 to 1,000.
         """
         return perform(list_failed(self._hub, self.graph_name, self._backend.graph, limit, scope), self._backend)
 
     async def afailed(self, *, scope: FrameworkTenantScope | None = None, limit: int = 100) -> list[FailedThread]:
-        """`failed` for coroutines."""
+        """`failed` for coroutines: returns and raises the same."""
         effects = list_failed(self._hub, self.graph_name, self._backend.graph, limit, scope)
         return await aperform(effects, self._backend)
 
@@ -249,5 +245,5 @@ class Viewer:
         return perform(event_cursor(self._hub, self.graph_name, scope), self._backend)
 
     async def aevent_cursor(self, *, scope: FrameworkTenantScope | None = None) -> str:
-        """`event_cursor` for coroutines."""
+        """`event_cursor` for coroutines: returns and raises the same."""
         return await aperform(event_cursor(self._hub, self.graph_name, scope), self._backend)

@@ -9,7 +9,7 @@ from typing import Any
 from symfonic_interrupts.answering.redeem import Offer, OnRow, Redeemer
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.errors import InterruptError, ResponseInvalid
+from symfonic_interrupts.errors import InterruptError, UsageError
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import ClaimLost
 
@@ -41,7 +41,7 @@ def answer_many(
             token, response = _pair(given)
             offer = yield from redeemer.offer(token, response, scope, actor, on_row=on_row, heads=heads)
             if offer.claims.jti in seen:
-                raise ResponseInvalid("this token stands in the list twice; a pause has one answer")
+                raise UsageError("this token stands in the list twice; a pause has one answer")
             seen.add(offer.claims.jti)
             offers.append(offer)
     try:
@@ -58,7 +58,7 @@ def answer_many(
 
 def _pair(given: Any) -> tuple[str, Any]:
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise ResponseInvalid("each answer is a pair of (token, response)")
+        raise UsageError("each answer is a pair of (token, response)")
     return given[0], given[1]
 
 

@@ -24,12 +24,12 @@ from symfonic_interrupts.errors import (
     CheckpointMissing,
     PauseNotReady,
     PauseSuperseded,
-    ResponseInvalid,
     ScopeMismatch,
     StoreError,
     TokenConsumed,
     TokenExpired,
     TokenInvalid,
+    UsageError,
 )
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -139,7 +139,7 @@ class Redeemer:
             if value is None:
                 continue
             if not isinstance(value, str) or not 0 < len(value) <= MOST_ACTOR_CHARACTERS or not value.isprintable():
-                raise ResponseInvalid(f"{word} must be 1 to {MOST_ACTOR_CHARACTERS} printable characters, or None")
+                raise UsageError(f"{word} must be 1 to {MOST_ACTOR_CHARACTERS} printable characters, or None")
         claims, registration, crossing = yield from self._admit(token, scope, actor)
         row = yield from self._rehydrate(claims)
         if on_row is not None:

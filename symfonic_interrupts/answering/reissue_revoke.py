@@ -12,11 +12,11 @@ from symfonic_interrupts.core.rows import check_authentic, pause_event, scope_of
 from symfonic_interrupts.errors import (
     PauseNotReady,
     PauseSuperseded,
-    RegistrationError,
     ScopeMismatch,
     StoreError,
     TokenConsumed,
     UnknownInterrupt,
+    UsageError,
 )
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -62,9 +62,9 @@ class Lifecycle:
         hub = self._hub
         if ttl is None:
             ttl = hub.registry.named(row["name"]).ttl or hub.config.default_ttl
-        if not timedelta(0) < ttl <= hub.config.max_ttl:
-            raise RegistrationError(
-                f"ttl must be above zero and at most FrameworkConfig.max_ttl ({hub.config.max_ttl})"
+        if not isinstance(ttl, timedelta) or not timedelta(0) < ttl <= hub.config.max_ttl:
+            raise UsageError(
+                f"ttl must be a timedelta above zero and at most FrameworkConfig.max_ttl ({hub.config.max_ttl})"
             )
         end = whole_second_after(hub.now() + ttl)
         return seal_row({**row, "jti": secrets.token_hex(16), "state": "pending", "expires_at": end}, hub.keys)
@@ -83,7 +83,7 @@ class Lifecycle:
     ) -> Effects[None]:
         """Kill the token of a pending pause. The thread stays where it is."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
-            raise RegistrationError("reason must be a text of 1 to 1,000 characters; it is recorded")
+            raise UsageError("reason must be a text of 1 to 1,000 characters; it is recorded")
         for _ in range(MOST_TRIES):
             row = yield from self._find(interrupt_id, scope, thread_id)
             thread_id = row["thread_id"]

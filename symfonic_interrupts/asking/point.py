@@ -23,7 +23,7 @@ from symfonic_interrupts.asking.envelope import Envelope
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.core.executions import Answer, Execution, Question
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResumeRefused
+from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResumeRefused, UsageError
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -76,6 +76,7 @@ class InterruptPoint(Generic[P, R]):
             ScopeRequired: the run names no tenant and there is no default.
             FeatureDisabled: custom points are off.
             RegistrationError: not in a graph whose checkpointer is `interrupts.checkpointer(...)`.
+            UsageError: not inside a node, task or tool of a running graph.
         """
         return self._response(self._ask(payload)[0])
 
@@ -217,7 +218,7 @@ def _running() -> tuple[Mapping[str, Any], Any]:
     except RuntimeError:
         info = None
     if info is None:
-        raise RegistrationError("a point pauses only inside a node, task or tool of a running graph") from None
+        raise UsageError("a point pauses only inside a node, task or tool of a running graph") from None
     return config, info
 
 

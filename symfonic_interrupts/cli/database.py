@@ -60,7 +60,7 @@ def open_store(store: str | None) -> Interrupts:
     with looking(url) as connection:
         if not sa.inspect(connection).has_table(pauses.name):
             raise StoreError(f"this database is no pause store yet; {UPGRADE}")
-    return Interrupts(url, keys=KeyRing.from_text(KeyRing.generate()))
+    return Interrupts(url, keys=KeyRing.from_text(KeyRing.new_key()))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import ParamSpec
 import typer
 
 from symfonic_interrupts.cli import output
-from symfonic_interrupts.errors import InterruptError, ResponseInvalid, ScopeRequired
+from symfonic_interrupts.errors import InterruptError, ResponseInvalid, ScopeRequired, UsageError
 
 P = ParamSpec("P")
 
@@ -87,7 +87,7 @@ def _told(error: Exception) -> int:
         return UNDONE
     if isinstance(error, Unsound):
         return UNSOUND
-    if isinstance(error, Usage):
+    if isinstance(error, Usage | UsageError):
         output.say(f"usage: {error}")
         return USAGE
     if isinstance(error, InterruptError):

@@ -23,7 +23,7 @@ from symfonic_interrupts.cli.options import (
     scope_of,
 )
 from symfonic_interrupts.cli.signals import Signals
-from symfonic_interrupts.errors import StoreError
+from symfonic_interrupts.errors import StoreError, UsageError
 from symfonic_interrupts.events import RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
@@ -47,9 +47,7 @@ class Reader:
             found: list[RecordedEvent] = self._calls(
                 self._calls.adapter, "events", after=self._after, limit=limit, **self._asked
             )
-        except ValueError as error:
-            if type(error) is not ValueError:  # a kind of its own is not about an argument
-                raise
+        except UsageError:
             raise Usage("--after takes the cursor of an event, as `events` shows it") from None
         if found:
             self._after = found[-1].cursor

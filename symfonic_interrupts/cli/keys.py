@@ -41,7 +41,7 @@ NEXT = {
 @ending
 def new() -> None:
     """Print a new key, for a secret store, a variable or a file."""
-    output.line(KeyRing.generate())
+    output.line(KeyRing.new_key())
 
 
 @ending
@@ -126,7 +126,7 @@ def stepped(step: Step, active: list[str], retired: list[str]) -> tuple[list[str
         Usage: the ring is not where this step begins.
     """
     if step is Step.ADD:
-        return [*active, KeyRing.generate()], retired
+        return [*active, KeyRing.new_key()], retired
     if len(active) < 2:
         raise Usage(f"`keys rotate {step}` needs two keys or more; begin with `keys rotate add`")
     if step is Step.SIGN:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from symfonic_interrupts.cli import logs
 from symfonic_interrupts.cli.ends import LoadFailed, Usage
 from symfonic_interrupts.cli.options import KEYS, RETIRED_KEYS
-from symfonic_interrupts.errors import InterruptError
+from symfonic_interrupts.errors import InterruptError, UsageError
 from symfonic_interrupts.store.engines import read_url
 from symfonic_interrupts.tokens.keys import KeyRing, read_key_file
 
@@ -143,9 +143,9 @@ def opened(reference: str | None, app_dir: Path | None = None, *, tracebacks: bo
 def _application(reference: str) -> Iterator[None]:
     try:
         yield
-    except (Usage, InterruptError):
-        raise
     except Exception as error:
+        if isinstance(error, Usage | InterruptError) and not isinstance(error, UsageError):
+            raise  # a call that the application made wrongly is no usage of this command
         raise LoadFailed(f"{reference} could not be loaded: {type(error).__name__}: {error}") from error
 
 

@@ -28,7 +28,7 @@ from symfonic_interrupts.delivering.progress import (
     custom_chunk,
     with_breakpoints,
 )
-from symfonic_interrupts.errors import RegistrationError, StoreError, ThreadBusy
+from symfonic_interrupts.errors import StoreError, ThreadBusy, UsageError
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.store.operations import Failure
 
@@ -121,24 +121,24 @@ class Deliverer:
         return failed_thread(thread_id, failed_at, failure) if failure is not None and failed_at is not None else None
 
     def check_kwargs(self, graph_kwargs: dict[str, Any], thread_id: str | None = None) -> dict[str, Any]:
-        """The keyword arguments for the graph's call, if a delivery may be made with them. Raises RegistrationError."""
+        """The keyword arguments for the graph's call, if a delivery may be made with them. Raises UsageError."""
         if thread_id is not None and not thread_id:
-            raise RegistrationError("thread_id must be a non-empty string")
+            raise UsageError("thread_id must be a non-empty string")
         configurable = dict((graph_kwargs.get("config") or {}).get("configurable") or {})
         refused = [
             key for key in (*TENANT_KEYS, "checkpoint_id", "checkpoint_ns", SCOPE, DELIVERY_RUN) if key in configurable
         ]
         if refused:
-            raise RegistrationError(
+            raise UsageError(
                 f"config['configurable'][{refused[0]!r}] must not be given here: a pause is resumed in its own scope, at the"
                 " thread's newest checkpoint"
             )
         if thread_id is not None and str(configurable.get("thread_id", thread_id)) != thread_id:
-            raise RegistrationError("config['configurable']['thread_id'] is another thread than the one to deliver")
+            raise UsageError("config['configurable']['thread_id'] is another thread than the one to deliver")
         if unknown := {"input", "resume"} & graph_kwargs.keys():
-            raise RegistrationError(f"{min(unknown)!r} must not be given here: the stored answers are what is sent")
+            raise UsageError(f"{min(unknown)!r} must not be given here: the stored answers are what is sent")
         if unknown := {"scope", "actor", "token", "response"} & graph_kwargs.keys():
-            raise RegistrationError(
+            raise UsageError(
                 f"{min(unknown)!r} must not be given here: a stored answer runs in the scope of its pause, which was checked"
                 " when it was answered"
             )

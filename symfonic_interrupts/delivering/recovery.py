@@ -14,7 +14,7 @@ from symfonic_interrupts.delivering.deliverer import Deliverer
 from symfonic_interrupts.delivering.failed_thread import FailedThread, log_failure
 from symfonic_interrupts.delivering.failures import forget_gone_on
 from symfonic_interrupts.delivering.progress import Delivery
-from symfonic_interrupts.errors import ThreadBusy
+from symfonic_interrupts.errors import ThreadBusy, UsageError
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.schema import PauseRow
 
@@ -39,6 +39,8 @@ class Recovery:
     def recover(self, limit: int | None) -> Effects[list[Delivery]]:
         hub = self._hub
         hub.database.check_open()
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise UsageError("limit must be a whole number, at least 1, or None")
         yield from forget_gone_on(hub, self._graph, self._deliverer.graph)
         undelivered, lapsed, unconfirmed = yield from transact(
             hub.operations.list_unfinished,

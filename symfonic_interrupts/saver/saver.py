@@ -76,7 +76,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         return perform(effects, self._backend)
 
     async def aperform(self, effects: Effects[T]) -> T:
-        """`perform` for coroutines."""
+        """`perform` for coroutines: returns and raises the same."""
         return await aperform(effects, self._backend)
 
     def note_guards(self) -> None:

@@ -257,7 +257,7 @@ class Database:
                 self._schema_ready = True
 
     async def acreate_schema(self) -> None:
-        """`create_schema` for coroutines."""
+        """`create_schema` for coroutines: raises the same."""
         self.check_open()
         if self._async is None:
             await self._threads.run(self.create_schema)

@@ -72,7 +72,7 @@ class KeyRing:
 
     def __init__(self, keys: Sequence[bytes], *, retired: Sequence[bytes] = ()) -> None:
         if not isinstance(keys, list | tuple) or not keys:
-            raise KeyRingError("keys must be a list of one or more keys, newest first; KeyRing.generate() makes one")
+            raise KeyRingError("keys must be a list of one or more keys, newest first; KeyRing.new_key() makes one")
         if not isinstance(retired, list | tuple):
             raise KeyRingError("retired must be a list of keys")
         self._derived: dict[tuple[str, Purpose], bytes] = {}
@@ -86,7 +86,7 @@ class KeyRing:
         if len(key) < MIN_KEY_BYTES:
             raise KeyRingError(f"{place} has {len(key)} bytes; at least {MIN_KEY_BYTES} are needed")
         if why := _no_key(bytes(key)):
-            raise KeyRingError(f"{place} {why}; KeyRing.generate() makes a random one")
+            raise KeyRingError(f"{place} {why}; KeyRing.new_key() makes a random one")
         kid = hashlib.sha256(b"symfonic-interrupts key id\x00" + key).hexdigest()[:16]
         if (kid, "receipt") in self._derived:
             raise KeyRingError(f"{place} is in the ring already")
@@ -148,9 +148,14 @@ class KeyRing:
         raise TypeError("a KeyRing is not pickled: keys do not travel; make one from the environment in each process")
 
     @staticmethod
-    def generate() -> str:
+    def new_key() -> str:
         """A new random 256-bit key as unpadded base64url text: for a secret store, a variable or a file."""
         return base64.urlsafe_b64encode(secrets.token_bytes(MIN_KEY_BYTES)).rstrip(b"=").decode("ascii")
+
+    @staticmethod
+    def generate() -> str:
+        """The former name of `new_key`, which does the same."""
+        return KeyRing.new_key()
 
     @classmethod
     def from_text(cls, keys: str, *, retired: str = "", source: str = "keys") -> KeyRing:
@@ -169,7 +174,7 @@ class KeyRing:
             KeyRingError: the variable is not set, or holds no usable keys.
         """
         if not os.environ.get(name, "").strip():
-            raise KeyRingError(f"{name} is not set; put base64url keys there (KeyRing.generate() makes one)")
+            raise KeyRingError(f"{name} is not set; put base64url keys there (KeyRing.new_key() makes one)")
         return cls.from_text(os.environ[name], retired=os.environ.get(retired, "") if retired else "", source=name)
 
     @classmethod
@@ -194,7 +199,7 @@ class KeyRing:
             try:
                 descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-                    stream.write(cls.generate() + "\n")
+                    stream.write(cls.new_key() + "\n")
                 try:
                     os.link(fresh, file)
                 except FileExistsError:
@@ -238,7 +243,7 @@ def read_key_file(path: str | os.PathLike[str]) -> str:
 def _decode(text: str, source: str, *, required: bool = True) -> list[bytes]:
     parts = [part.strip() for part in text.replace("\n", ",").split(",") if part.strip()]
     if required and not parts:
-        raise KeyRingError(f"{source} holds no key; KeyRing.generate() makes one")
+        raise KeyRingError(f"{source} holds no key; KeyRing.new_key() makes one")
     keys = []
     for place, part in enumerate(parts):
         try:
@@ -246,7 +251,7 @@ def _decode(text: str, source: str, *, required: bool = True) -> list[bytes]:
         except (binascii.Error, ValueError):
             raise KeyRingError(f"{source}: key {place + 1} is not base64url") from None
         if len(keys[-1]) >= MIN_KEY_BYTES and (why := _no_key(part.encode())):
-            raise KeyRingError(f"{source}: key {place + 1} {why}; KeyRing.generate() makes a random one")
+            raise KeyRingError(f"{source}: key {place + 1} {why}; KeyRing.new_key() makes a random one")
     return keys
 
 

@@ -74,7 +74,7 @@ class Janitor:
         return self._tell(perform(self._sweep(), self._backend))
 
     async def asweep(self) -> SweepReport:
-        """`sweep` for coroutines."""
+        """`sweep` for coroutines: returns and raises the same."""
         return self._tell(await aperform(self._sweep(), self._backend))
 
     def run(self, interval: timedelta = timedelta(seconds=30)) -> None:
@@ -82,7 +82,7 @@ class Janitor:
         self._worker.run(interval)
 
     async def arun(self, interval: timedelta = timedelta(seconds=30)) -> None:
-        """`run` for coroutines. A cancellation ends it, too."""
+        """`run` for coroutines: raises the same. A cancellation ends it, too."""
         await self._worker.arun(interval)
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class Janitor:
         return perform(purge(self._hub, older_than, with_events), self._backend)
 
     async def apurge(self, older_than: timedelta, *, with_events: bool = False) -> dict[str, int]:
-        """`purge` for coroutines."""
+        """`purge` for coroutines: returns and raises the same."""
         return await aperform(purge(self._hub, older_than, with_events), self._backend)
 
     def _sweep(self) -> Effects[SweepReport]:

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.errors import RegistrationError
+from symfonic_interrupts.errors import UsageError
 
 
 def purge(hub: Hub, older_than: timedelta, with_events: bool) -> Effects[dict[str, int]]:
     """Delete what has ended and is older than this. See `Interrupts.purge`."""
     hub.database.check_open()
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise RegistrationError("older_than must be a timedelta of zero or more")
+        raise UsageError("older_than must be a timedelta of zero or more")
     before = hub.now() - older_than
     counts: dict[str, int] = yield from transact(hub.operations.purge, before, with_events=with_events)
     return counts

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from symfonic_interrupts.errors import RegistrationError, StoreError
+from symfonic_interrupts.errors import StoreError, UsageError
 
 log = logging.getLogger("symfonic_interrupts.worker")
 
@@ -49,6 +49,7 @@ class Worker:
 
         Raises:
             StoreError: one that will not pass by itself.
+            UsageError: an interval that is no timedelta above zero.
         """
         wait = _seconds(interval)
         while not self._stopped.is_set():
@@ -60,7 +61,7 @@ class Worker:
             self._stopped.wait(_jittered(wait))
 
     async def arun(self, interval: timedelta = timedelta(seconds=5)) -> None:
-        """`run` for coroutines. A cancellation ends it, too."""
+        """`run` for coroutines: raises the same. A cancellation ends it, too."""
         wait = _seconds(interval)
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -88,7 +89,7 @@ def _log_or_raise(error: StoreError) -> None:
 
 def _seconds(interval: timedelta) -> float:
     if not isinstance(interval, timedelta) or interval <= timedelta(0):
-        raise RegistrationError("interval must be a timedelta above zero")
+        raise UsageError("interval must be a timedelta above zero")
     return interval.total_seconds()
 
 

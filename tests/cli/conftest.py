@@ -157,7 +157,7 @@ def make_shop(folder: Path, store: str, checkpoints: str, python: list[str]) -> 
             "SHOP_STORE": store,
             "SHOP_CHECKPOINTS": checkpoints,
             "SYMFONIC_INTERRUPTS_GRAPH": "tests.cli.applications:shop",
-            "SYMFONIC_INTERRUPTS_KEYS": KeyRing.generate(),
+            "SYMFONIC_INTERRUPTS_KEYS": KeyRing.new_key(),
             "LOGNAME": "kim",
         },
         python,

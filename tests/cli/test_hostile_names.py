@@ -9,7 +9,7 @@ import pexpect
 import pytest
 import sqlalchemy as sa
 
-from symfonic_interrupts import FrameworkTenantScope, KeyRing, RegistrationError
+from symfonic_interrupts import FrameworkTenantScope, KeyRing, UsageError
 from symfonic_interrupts.cli.keys import replace_file
 from symfonic_interrupts.store.engines import shown_url
 from tests.cli.conftest import Shop
@@ -35,7 +35,7 @@ def test_a_password_among_the_parameters_of_a_store_is_not_shown() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator can give a file away")
 def test_a_key_file_of_somebody_else_is_not_rotated_by_an_administrator_and_stays_as_it_was(shop: Shop) -> None:
     file = shop.folder / "keys"
-    keys = [KeyRing.generate(), KeyRing.generate()]
+    keys = [KeyRing.new_key(), KeyRing.new_key()]
     replace_file(file, keys)
     os.chown(file, 1234, 1235)
 
@@ -50,5 +50,5 @@ def test_a_key_file_of_somebody_else_is_not_rotated_by_an_administrator_and_stay
 def test_a_new_token_for_no_time_at_all_is_refused(shop: Shop) -> None:
     interrupt_id = shop.ask()
 
-    with shop.opened() as adapter, pytest.raises(RegistrationError, match="above zero"):
+    with shop.opened() as adapter, pytest.raises(UsageError, match="above zero"):
         adapter.reissue(interrupt_id, ttl=timedelta(0), scope=FrameworkTenantScope("acme"))

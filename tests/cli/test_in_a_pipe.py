@@ -395,6 +395,21 @@ def test_a_module_that_misses_another_one_names_that_one(shop: Shop) -> None:
     )
 
 
+def test_a_call_that_the_application_makes_wrongly_is_no_wrong_usage_of_the_command(shop: Shop) -> None:
+    (shop.folder / "misused.py").write_text(
+        "from datetime import timedelta\n"
+        "import tests.cli.applications as a\n"
+        "manager = a.shop()\n"
+        "adapter = manager.__enter__()\n"
+        "adapter.janitor().purge(timedelta(days=-1))\n"
+    )
+
+    done = shop.run("pending", "--graph", "misused:adapter", "--app-dir", str(shop.folder))
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("unexpected: misused:adapter could not be loaded: UsageError: older_than must be")
+
+
 def test_an_adapter_in_the_app_dir_is_found_and_a_traceback_is_shown_on_demand(shop: Shop) -> None:
     (shop.folder / "here.py").write_text(
         "import tests.cli.applications as a\nprint('loading')\nmanager = a.shop()\nadapter = manager.__enter__()\n"

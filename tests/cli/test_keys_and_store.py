@@ -43,7 +43,7 @@ def test_a_new_key_is_one_line_that_a_ring_takes(shop: Shop) -> None:
 
 
 def test_a_rotation_of_a_variable_prints_its_value_step_by_step(shop: Shop) -> None:
-    old = KeyRing.generate()
+    old = KeyRing.new_key()
 
     def rotate(step: str, keys: str, retired: str | None = None) -> dict[str, str]:
         environment = {"SYMFONIC_INTERRUPTS_KEYS": keys, "SYMFONIC_INTERRUPTS_RETIRED_KEYS": retired}
@@ -65,7 +65,7 @@ def test_a_rotation_of_a_variable_prints_its_value_step_by_step(shop: Shop) -> N
 
 
 def test_a_rotation_of_a_file_rewrites_it_for_its_owner_alone_and_prints_no_key(shop: Shop) -> None:
-    old = KeyRing.generate()
+    old = KeyRing.new_key()
     file = write(shop.folder / "real", old)
     link = shop.folder / "keys"
     link.symlink_to(file)
@@ -126,7 +126,7 @@ def test_what_cannot_work_with_keys_is_refused_and_shows_none(
 
 
 def test_a_key_file_that_others_can_read_is_refused(shop: Shop) -> None:
-    file = write(shop.folder / "keys", KeyRing.generate(), KeyRing.generate())
+    file = write(shop.folder / "keys", KeyRing.new_key(), KeyRing.new_key())
     file.chmod(0o644)
 
     done = shop.run("keys", "rotate", "sign", "--keys-file", str(file), **ALONE)
@@ -136,7 +136,7 @@ def test_a_key_file_that_others_can_read_is_refused(shop: Shop) -> None:
 
 
 def test_retiring_keys_of_a_file_needs_a_place_for_them(shop: Shop) -> None:
-    keys = [KeyRing.generate(), KeyRing.generate()]
+    keys = [KeyRing.new_key(), KeyRing.new_key()]
     file = write(shop.folder / "keys", *keys)
 
     done = shop.run("keys", "rotate", "retire", "--keys-file", str(file), **ALONE)
@@ -149,7 +149,7 @@ def test_keys_in_use_are_counted_and_missing_ones_are_a_problem(any_shop: Shop) 
     any_shop.ask()
     store = ["--store", any_shop.environment["SHOP_STORE"]]
     used = any_shop.environment["SYMFONIC_INTERRUPTS_KEYS"]
-    spare, retired = KeyRing.generate(), KeyRing.generate()
+    spare, retired = KeyRing.new_key(), KeyRing.new_key()
     ring = KeyRing.from_text(f"{used},{spare}", retired=retired)
     environment = {"SYMFONIC_INTERRUPTS_KEYS": f"{used},{spare}", "SYMFONIC_INTERRUPTS_RETIRED_KEYS": retired}
 
@@ -229,7 +229,7 @@ def test_the_doctor_finds_through_a_graph_a_key_that_is_gone_and_a_column_too(sh
     used = KeyRing.from_text(shop.environment["SYMFONIC_INTERRUPTS_KEYS"]).signing_kid
     shop.rows("ALTER TABLE interrupt_events DROP COLUMN seal")
 
-    found = checks(shop, code=5, SYMFONIC_INTERRUPTS_KEYS=KeyRing.generate())
+    found = checks(shop, code=5, SYMFONIC_INTERRUPTS_KEYS=KeyRing.new_key())
 
     assert found["keys in use"] == ("problem", f"{used} needed by pauses, and not in the ring; put them back")
     assert found["schema"][0] == "problem"
@@ -296,7 +296,7 @@ def test_the_doctor_finds_a_key_that_is_gone(shop: Shop) -> None:
     store = ["--store", shop.environment["SHOP_STORE"]]
     used = KeyRing.from_text(shop.environment["SYMFONIC_INTERRUPTS_KEYS"]).signing_kid
 
-    found = checks(shop, *store, code=5, SYMFONIC_INTERRUPTS_KEYS=KeyRing.generate(), SYMFONIC_INTERRUPTS_GRAPH=None)
+    found = checks(shop, *store, code=5, SYMFONIC_INTERRUPTS_KEYS=KeyRing.new_key(), SYMFONIC_INTERRUPTS_GRAPH=None)
 
     assert found["keys in use"][0] == "problem"
     assert used in found["keys in use"][1]

@@ -236,7 +236,7 @@ def test_the_block_for_postgresql_runs(
     exec((EXAMPLES / "refund_approval.py").read_text(encoding="utf-8"), refund_approval)
     monkeypatch.setenv("INTERRUPTS_URL", postgres_url)
     monkeypatch.setenv("CHECKPOINTS_URL", postgres_url.replace("postgresql+psycopg://", "postgresql://", 1))
-    monkeypatch.setenv("SYMFONIC_INTERRUPTS_KEYS", KeyRing.generate())
+    monkeypatch.setenv("SYMFONIC_INTERRUPTS_KEYS", KeyRing.new_key())
     namespace["build"] = refund_approval["build"]
     ((line, code),) = blocks("python", "postgres")
     seen = "\n    done = graph.get_state({'configurable': {'thread_id': 'order-1'}}).values\n"

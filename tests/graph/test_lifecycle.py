@@ -19,12 +19,12 @@ from symfonic_interrupts import (
     Interrupts,
     KeyRing,
     PauseSuperseded,
-    RegistrationError,
     ScopeMismatch,
     StoreError,
     TokenConsumed,
     TokenInvalid,
     UnknownInterrupt,
+    UsageError,
 )
 from tests.harness import CONFIG, KEY, Bench, Decision, Refund, pauses, thread
 
@@ -101,9 +101,12 @@ async def test_what_cannot_be_reissued_or_revoked_says_why(bench: Bench) -> None
     graph, adapter, event = await paused(bench)
     with pytest.raises(UnknownInterrupt):
         await bench.call(adapter, "reissue", "i-000000000000")
-    with pytest.raises(RegistrationError, match="max_ttl"):
+    with pytest.raises(UsageError, match="max_ttl"):
         await bench.call(adapter, "reissue", event.interrupt_id, ttl=timedelta(days=31))
-    with pytest.raises(RegistrationError, match="reason"):
+    for ttl in (timedelta(0), 3600):
+        with pytest.raises(UsageError, match="ttl must be a timedelta above zero"):
+            await bench.call(adapter, "reissue", event.interrupt_id, ttl=ttl)
+    with pytest.raises(UsageError, match="reason"):
         await bench.call(adapter, "revoke", event.interrupt_id, reason=" ")
     for call, options in (("reissue", {}), ("revoke", {"reason": "x"})):
         with pytest.raises(ScopeMismatch):
@@ -141,7 +144,7 @@ async def test_a_purge_deletes_what_has_ended_and_never_revives_a_token(bench: B
     bench.clock.move(30 * HOUR)
     assert bench.rows("SELECT count(*) FROM interrupt_events") == before
     assert [e.pause_token for e in await bench.call(adapter, "pending")] == [pauses(open_)[0].pause_token]
-    with pytest.raises(RegistrationError, match="older_than"):
+    with pytest.raises(UsageError, match="older_than"):
         await bench.call(janitor, "purge", -HOUR)
 
 
@@ -178,7 +181,7 @@ async def test_a_worker_that_waits_is_stopped_at_once_from_another_thread(bench:
     async with asyncio.timeout(30):
         await bench.call(janitor, "run", HOUR)
 
-    with pytest.raises(RegistrationError, match="interval"):
+    with pytest.raises(UsageError, match="interval"):
         await bench.call(bench.interrupts.worker(adapter), "run", timedelta(0))
 
 

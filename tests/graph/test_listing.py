@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
 
-from symfonic_interrupts import FrameworkTenantScope
+from symfonic_interrupts import FrameworkTenantScope, UsageError
 from tests.harness import Bench, Refund, pauses, thread
 
 
@@ -38,7 +38,7 @@ async def test_pages_go_from_newest_to_oldest_without_gap_or_repeat(bench: Bench
 
     assert seen == asked[::-1]
     assert [e.thread_id for e in await bench.call(adapter, "pending", thread_id="t3")] == ["t3"]
-    with pytest.raises(ValueError, match="limit"):
+    with pytest.raises(UsageError, match="limit"):
         await bench.call(adapter, "pending", limit=0)
 
 

@@ -23,12 +23,12 @@ from symfonic_interrupts import (
     FrameworkTenantScope,
     InterruptError,
     PauseSuperseded,
-    RegistrationError,
     ResponseInvalid,
     ScopeMismatch,
     TokenConsumed,
     TokenExpired,
     TokenInvalid,
+    UsageError,
 )
 from tests.harness import ACME, Bench, Decision, Refund, open_bench, thread
 
@@ -137,7 +137,7 @@ BAD: list[tuple[Spoil, type[InterruptError], str]] = [
     (_superseded, PauseSuperseded, "superseded"),
     (_of_another_scope, ScopeMismatch, "pending"),
     (_forged, TokenInvalid, "pending"),
-    (_no_pair, ResponseInvalid, "pending"),
+    (_no_pair, UsageError, "pending"),
 ]
 
 
@@ -174,7 +174,7 @@ async def test_a_token_that_stands_twice_in_the_list_is_refused_at_its_second_pl
     desk = Desk(bench)
     one, two = await desk.ask("one"), await desk.ask("two")
 
-    with pytest.raises(ResponseInvalid, match=r"^answers\[2\]: .*twice") as refused:
+    with pytest.raises(UsageError, match=r"^answers\[2\]: .*twice") as refused:
         await desk.invoke_many((one, yes("a")), (two, yes("b")), (one, yes("a")))
 
     assert refused.value.index == 2
@@ -206,7 +206,7 @@ async def test_a_wrong_argument_for_the_graph_is_refused_before_any_token_is_spe
     answers = [(await desk.ask(name), yes(name)) for name in ("one", "two")]
 
     for wrong in ({"configurable": {"thread_id": "one"}}, {"configurable": {"tenant_id": "globex"}}):
-        with pytest.raises(RegistrationError):
+        with pytest.raises(UsageError):
             await desk.invoke_many(*answers, config=wrong)
 
     assert bench.states() == ["pending", "pending"]

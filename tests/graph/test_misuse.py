@@ -19,6 +19,7 @@ from symfonic_interrupts import (
     ResponseInvalid,
     StoreError,
     TokenExpired,
+    UsageError,
 )
 from tests.harness import CONFIG, KEY, Bench, Decision, Refund, open_bench, pauses, thread
 
@@ -59,8 +60,26 @@ async def test_a_worker_with_the_wrong_saver_loses_no_answer(bench: Bench) -> No
 @pytest.mark.parametrize("argument", ["scope", "actor", "token", "response", "input"])
 async def test_a_delivery_takes_no_argument_that_would_seem_to_check_something(bench: Bench, argument: str) -> None:
     _, adapter, _ = await paused(bench)
-    with pytest.raises(RegistrationError, match=argument):
+    with pytest.raises(UsageError, match=argument):
         await bench.call(adapter, "deliver", "t1", **{argument: "x"})
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "1"])
+async def test_a_recovery_takes_no_limit_that_would_leave_out_others_than_it_says(bench: Bench, limit: Any) -> None:
+    _, adapter, event = await paused(bench)
+    await bench.call(adapter, "answer", event.pause_token, {"approved": True})
+
+    with pytest.raises(UsageError, match="limit must be a whole number, at least 1, or None"):
+        await bench.call(adapter, "recover", limit)
+
+    assert bench.states() == ["answered"]
+    assert len(await bench.call(adapter, "recover", 1)) == 1
+
+
+async def test_a_delivery_of_no_thread_is_refused(bench: Bench) -> None:
+    _, adapter, _ = await paused(bench)
+    with pytest.raises(UsageError, match="thread_id must be a non-empty string"):
+        await bench.call(adapter, "deliver", "")
 
 
 async def test_a_thread_id_that_is_a_number_is_the_text_that_langgraph_makes_of_it(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from symfonic_interrupts import InterruptEvent, InterruptResolvedEvent, RegistrationError, TokenConsumed
+from symfonic_interrupts import InterruptEvent, InterruptResolvedEvent, TokenConsumed, UsageError
 from symfonic_interrupts.streaming import InterruptTransformer, interrupt_events
 from tests.graph.test_streaming import V3_IS_BETA, YES, State, asking, asking_natively, in_a_subgraph, standing
 from tests.harness import Bench, Refund, open_bench, thread
@@ -148,7 +148,7 @@ async def test_what_a_delivery_refuses_is_refused_and_the_token_is_kept(bench: B
     with pytest.raises(TypeError, match="stream_mode"):
         await run_of(bench, adapter, event.pause_token, YES, stream_mode="custom")
     elsewhere = await run_of(bench, adapter, event.pause_token, YES, config=thread("t1", tenant_id="globex"))
-    with pytest.raises(RegistrationError, match="tenant_id"):
+    with pytest.raises(UsageError, match="tenant_id"):
         await output(bench, elsewhere)
 
     assert bench.states() == ["pending"]

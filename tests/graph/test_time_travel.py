@@ -8,7 +8,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-from symfonic_interrupts import PauseSuperseded, RegistrationError, ResumeRefused, TokenConsumed
+from symfonic_interrupts import PauseSuperseded, ResumeRefused, TokenConsumed, UsageError
 from tests.graph.test_changes import State, one_pause
 from tests.graph.test_changes_around_a_pause import OTHER, YES, asked, history, kinds, log_of, nested
 from tests.harness import Bench, Refund, answers, pauses, thread
@@ -199,7 +199,7 @@ async def test_a_delivery_cannot_be_sent_to_an_older_checkpoint(bench: Bench) ->
     graph, adapter, token = await one_pause(bench)
     place = (await history(bench, graph))[1].config
 
-    with pytest.raises(RegistrationError, match="newest checkpoint"):
+    with pytest.raises(UsageError, match="newest checkpoint"):
         await bench.call(adapter, "invoke", token, YES, config=place)
 
     assert bench.states() == ["pending"]

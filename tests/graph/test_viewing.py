@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langgraph.graph import START, StateGraph
 
-from symfonic_interrupts import FrameworkTenantScope, ScopeRequired, UnknownInterrupt
+from symfonic_interrupts import FrameworkTenantScope, ScopeRequired, UnknownInterrupt, UsageError
 from tests.harness import ACME, Bench, Refund, pauses, thread
 
 OTHER = FrameworkTenantScope("globex")
@@ -136,7 +136,7 @@ async def test_sub_scopes_are_seen_only_of_points_that_may_be_answered_across(be
 async def test_what_is_no_cursor_is_refused(bench: Bench, cursor: Any) -> None:
     _, adapter = bench.compile(StateGraph(State).add_node("gate", asking(bench.refunds())).add_edge(START, "gate"))
 
-    with pytest.raises(ValueError, match="after must be a cursor that events"):
+    with pytest.raises(UsageError, match="after must be a cursor that events"):
         await bench.call(adapter, "events", after=cursor)
 
 

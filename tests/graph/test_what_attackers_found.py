@@ -22,7 +22,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel, Field
 
-from symfonic_interrupts import Interrupts, KeyRing, PayloadInvalid, RegistrationError, ResponseInvalid
+from symfonic_interrupts import Interrupts, KeyRing, PayloadInvalid, ResponseInvalid, UsageError
 from tests.harness import CONFIG, KEY, Bench, Refund, pauses, thread
 
 
@@ -255,7 +255,7 @@ async def test_a_wrong_thread_in_the_config_is_refused_before_the_token_is_spent
     (event,) = await bench.call(adapter, "pending")
 
     wrong = {"configurable": {"thread_id": "other"}}
-    with pytest.raises(RegistrationError, match="another thread"):
+    with pytest.raises(UsageError, match="another thread"):
         await bench.call(adapter, "invoke", event.pause_token, {"approved": True}, config=wrong)
 
     assert bench.states() == ["pending"]
@@ -296,7 +296,7 @@ async def test_an_actor_or_key_that_no_database_can_hold_spends_nothing(bench: B
     await bench.call(graph, "invoke", {"log": []}, thread())
     (event,) = await bench.call(adapter, "pending")
 
-    with pytest.raises(ResponseInvalid, match=field):
+    with pytest.raises(UsageError, match=field):
         await bench.call(adapter, "answer", event.pause_token, {"approved": True}, **{field: text})
     assert bench.states() == ["pending"]
 

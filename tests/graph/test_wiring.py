@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -26,6 +27,7 @@ from symfonic_interrupts import (
     RegistrationError,
     ResponseInvalid,
     StoreError,
+    UsageError,
 )
 from tests.harness import ACME, CONFIG, KEY, Bench, Decision, Refund, open_bench, thread
 
@@ -255,7 +257,7 @@ async def test_a_payload_of_another_model_or_over_the_limit_is_refused_and_nothi
 def test_a_point_pauses_only_inside_a_running_graph(tmp_path: Path) -> None:
     with Interrupts.local(tmp_path / "x.db") as interrupts:
         point = interrupts.register_interrupt("approval", payload_schema=Refund, response_schema=Decision)
-        with pytest.raises(RegistrationError, match="inside a node"):
+        with pytest.raises(UsageError, match="inside a node"):
             point.pause(Refund(order="A", amount=1))
 
 
@@ -286,6 +288,15 @@ def test_a_point_registered_again_in_a_notebook_replaces_the_first(tmp_path: Pat
     with Interrupts.local(tmp_path / "x.db") as again:
         assert again.config.default_scope is not None
         assert again.config.default_scope.tenant_id == "local"
+
+
+def test_local_takes_settings_as_they_are(tmp_path: Path) -> None:
+    config = FrameworkConfig(default_ttl=timedelta(minutes=5))
+
+    with Interrupts.local(tmp_path / "x.db", config=config) as interrupts:
+        assert interrupts.config is config
+        with pytest.raises(FeatureDisabled, match="experimental_interrupt"):
+            interrupts.register_interrupt("approval", payload_schema=Refund, response_schema=Decision)
 
 
 @pytest.mark.parametrize("bad", [lambda state: None, lambda: None, lambda state, *, decision: None])

@@ -291,3 +291,19 @@ async def test_run_kwargs_reach_the_graph(one_desk: Desk) -> None:
 
     assert (await one_desk.answer(token)).status_code == 200
     assert seen == [("A-1", "acme")]
+
+
+async def test_run_kwargs_that_name_a_tenant_are_the_servers_error(
+    one_desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await one_desk.serve(run_kwargs=lambda thread_id, identity: {"config": {"configurable": {"tenant_id": "globex"}}})
+    token = await one_desk.ask("A-1")
+
+    reply = await one_desk.answer(token)
+
+    assert (reply.status_code, reply.json()["code"], reply.json()["answer_stored"]) == (500, "registration_error", True)
+    assert reply.json()["detail"] == "the server is not set up for this request; its log says more"
+    assert (
+        "request failed: registration_error: run_kwargs: config['configurable']['tenant_id'] must not be" in caplog.text
+    )
+    assert one_desk.states() == ["answered"]

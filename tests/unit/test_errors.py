@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 import symfonic_interrupts
-from symfonic_interrupts import errors
+from symfonic_interrupts import errors, errors_in_nodes
 from symfonic_interrupts.errors import (
     InterruptError,
     PayloadInvalid,
@@ -41,12 +41,14 @@ TABLE = {
     "TokenExpired": ("token_expired", 410),
     "TokenInvalid": ("token_invalid", 401),
     "UnknownInterrupt": ("unknown_interrupt", 404),
+    "UsageError": ("usage_error", 422),
 }
 
 PUBLIC = {
     name: error
-    for name, error in vars(errors).items()
-    if isinstance(error, type) and issubclass(error, Exception) and not name.startswith("_")
+    for module in (errors, errors_in_nodes)
+    for name, error in vars(module).items()
+    if isinstance(error, type) and error.__module__ == module.__name__ and not name.startswith("_")
 }
 
 
@@ -64,10 +66,18 @@ def test_no_two_errors_share_a_code() -> None:
     assert len(set(codes)) == len(codes)
 
 
-def test_every_error_is_an_interrupt_error_and_public() -> None:
+def test_every_error_is_an_interrupt_error_and_can_be_imported_from_errors_and_from_the_top() -> None:
     assert all(issubclass(error, InterruptError) for error in PUBLIC.values())
-    assert set(PUBLIC) <= set(symfonic_interrupts.__all__)
+    assert all(getattr(errors, name) is error for name, error in PUBLIC.items())
     assert all(getattr(symfonic_interrupts, name) is error for name, error in PUBLIC.items())
+
+
+def test_a_server_that_passes_on_known_kinds_of_errors_knows_ours() -> None:
+    assert all(issubclass(error, RuntimeError) for error in PUBLIC.values())
+
+
+def test_only_wrong_use_of_a_call_is_a_value_error() -> None:
+    assert [name for name, error in PUBLIC.items() if issubclass(error, ValueError)] == ["UsageError"]
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))

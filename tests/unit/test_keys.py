@@ -83,7 +83,7 @@ def test_what_nobody_drew_at_random_is_refused_wherever_keys_come_from(
         r"(keys\[0\]|key file keys: key 1)": lambda: KeyRing.from_file(file),
     }
     for place, make in ways.items():
-        with pytest.raises(KeyRingError, match=rf"^{place} \w.*; KeyRing.generate\(\) makes a random one$") as refused:
+        with pytest.raises(KeyRingError, match=rf"^{place} \w.*; KeyRing.new_key\(\) makes a random one$") as refused:
             make()
         assert text not in str(refused.value)
     with pytest.raises(KeyRingError, match=why):
@@ -94,7 +94,7 @@ def test_what_nobody_drew_at_random_is_refused_wherever_keys_come_from(
 
 @pytest.mark.parametrize("text", ["changeme-" * 5, "please-change-me-before-you-ship-this-thing_1", "abcdefgh" * 6])
 def test_a_text_that_only_happens_to_be_base64_is_refused(text: str) -> None:
-    with pytest.raises(KeyRingError, match=r"^(keys: key 1|keys\[0\]) \w.*KeyRing.generate"):
+    with pytest.raises(KeyRingError, match=r"^(keys: key 1|keys\[0\]) \w.*KeyRing.new_key"):
         KeyRing.from_text(text[: len(text) // 4 * 4])
 
 
@@ -301,12 +301,16 @@ def test_a_ring_is_not_copied() -> None:
 
 
 def test_a_generated_key_is_new_and_has_32_bytes() -> None:
-    one, other = KeyRing.generate(), KeyRing.generate()
+    one, other = KeyRing.new_key(), KeyRing.new_key()
 
     assert one != other
     assert len(one) == 43
     assert len(base64.urlsafe_b64decode(one + "=")) == 32
     assert KeyRing.from_text(one).signing_kid != KeyRing.from_text(other).signing_kid
+
+
+def test_the_former_name_of_new_key_makes_keys_too() -> None:
+    assert len(KeyRing.from_text(f"{KeyRing.generate()},{KeyRing.generate()}").kids) == 2
 
 
 @pytest.mark.parametrize(

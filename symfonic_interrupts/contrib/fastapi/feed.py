@@ -11,7 +11,7 @@ import anyio
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib.fastapi.problems import CursorInvalid
 from symfonic_interrupts.contrib.fastapi.sse import Message, error_message
-from symfonic_interrupts.errors import InterruptError
+from symfonic_interrupts.errors import InterruptError, UsageError
 from symfonic_interrupts.events import RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 
@@ -81,5 +81,5 @@ class Feed:
                 after=cursor,
                 limit=MOST_AT_ONCE,
             )
-        except ValueError:
+        except UsageError:
             raise CursorInvalid("Last-Event-ID and `after` take the id of an event of this stream") from None

@@ -36,6 +36,7 @@ from symfonic_interrupts.errors import (
     StoreError,
     ThreadBusy,
     UnknownInterrupt,
+    UsageError,
 )
 from symfonic_interrupts.events import PauseEvent
 
@@ -223,6 +224,8 @@ def _after_answer(error: Exception, receipt: AnswerReceipt) -> AfterAnswer:
     """Log an error that came after an answer was stored; returns what the client is told."""
     level = logging.INFO if isinstance(error, AnswerUnused | ThreadBusy) else logging.ERROR
     log.log(level, "delivery of %s failed: %s in %s", receipt.interrupt_id, type(error).__name__, _line_of(error))
+    if isinstance(error, UsageError):  # of what `run_kwargs` returned: the client can do nothing about it
+        error = RegistrationError(f"run_kwargs: {error}")
     if not isinstance(error, _OUR_OWN):
         log_failure(receipt.thread_id, error)
         error = GraphFailed("the answer is stored, but the graph failed; another delivery of the thread tries again")
