@@ -9,6 +9,7 @@ from symfonic_interrupts.delivering.failed_thread import FailedThread
 from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.errors import InterruptError
 from symfonic_interrupts.events import InterruptEvent
+from symfonic_interrupts.identity import Identity
 from symfonic_interrupts.interrupts import Interrupts
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -30,6 +31,7 @@ __all__ = [
     "FailedThread",
     "FrameworkConfig",
     "FrameworkTenantScope",
+    "Identity",
     "InterruptError",
     "InterruptEvent",
     "InterruptPoint",

@@ -12,9 +12,9 @@ class Identity:
     """Who is calling.
 
     Attributes:
-        scope: where the caller belongs; from your session, never from the request. None: `FrameworkConfig.default_scope`.
+        scope: where the caller belongs; from your session, never from the request.
         actor: who answers, in your words, at most 255 characters; recorded. None: not known.
     """
 
-    scope: FrameworkTenantScope | None
+    scope: FrameworkTenantScope
     actor: str | None = field(default=None, repr=False)

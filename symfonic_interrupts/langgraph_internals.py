@@ -6,11 +6,13 @@ used by its public name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+
+G = TypeVar("G")
 
 RUNTIME: Final = "__pregel_runtime"
 """Key of `configurable`: the run's `Runtime`; absent in `update_state`."""
@@ -161,3 +163,24 @@ def forget_runnable(node: Any) -> None:
     """Have a node's `bound` and `writers` put together anew: LangGraph does so once, and keeps the result."""
     for made in ("node", "flat_writers"):
         vars(node).pop(made, None)
+
+
+INTERRUPTS: Final = "__interrupt__"
+"""Key of a graph's output, and of an `updates` chunk, under which the questions stand that a run waits for."""
+
+
+def graph_as(kind: type[G], graph: Any, update: Mapping[str, Any] | None = None, without: Collection[str] = ()) -> G:
+    """A copy of a compiled graph of another class, with some attributes changed. All that a graph is stands in its `__dict__`;
+    LangGraph's own `copy` hands that to `__init__`, which knows no attribute of ours."""
+    made = object.__new__(kind)
+    vars(made).update({key: value for key, value in vars(graph).items() if key not in without})
+    vars(made).update(update or {})
+    return made
+
+
+def output_of(graph: Any, values: Any, output_keys: Any = None) -> Any:
+    """Of a thread's values, what a run of the graph gives back: its output channels, or those that the call asks for."""
+    keys = output_keys if output_keys is not None else graph.output_channels
+    if not isinstance(values, dict):
+        return values
+    return values.get(keys) if isinstance(keys, str) else {key: values[key] for key in keys if key in values}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
+from symfonic_interrupts.adapter.answering_graph import Answering, AnsweringGraph, WhoAsks, answering_graph
 from symfonic_interrupts.adapter.event_streams import EventStreams
 from symfonic_interrupts.adapter.graph_checks import check_graph
 from symfonic_interrupts.adapter.reading import Viewer
@@ -22,7 +23,7 @@ from symfonic_interrupts.core.results import AnswerReceipt
 from symfonic_interrupts.delivering.deliverer import Deliverer
 from symfonic_interrupts.delivering.progress import Delivery, breakpoints_of
 from symfonic_interrupts.delivering.recovery import Recovery, RunKwargs
-from symfonic_interrupts.errors import AnswerUnused
+from symfonic_interrupts.errors import AnswerUnused, UsageError
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.schema import PauseRow
@@ -203,6 +204,42 @@ class ResumeAdapter(EventStreams, Viewer):
         if unused:
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")
         return delivery
+
+    def as_graph(
+        self,
+        *,
+        identity: WhoAsks | None = None,
+        bare: bool = True,
+        on_refused: Literal["ask", "raise"] = "ask",
+        checkpointer: bool = True,
+    ) -> AnsweringGraph:
+        """The graph, in which `Command(resume=...)` is an answer through this adapter. All else is the author's graph.
+
+        An answer is a mapping of interrupt ids (LangGraph's or this library's) to answers, or a bare one, where exactly one
+        question waits that was asked before the call, and no other answer is under way. A repeated bare answer cannot be told
+        from an answer to the next question: clients that want to be safe send ids. At an old checkpoint, or with `update` or
+        `goto` beside it, an answer is a `UsageError`. Native questions that no point covers go on as they do in LangGraph.
+
+        Args:
+            identity: from the run's config, who is calling; may raise. None: the scope that the config names, and no actor.
+            bare: take bare answers at all.
+            on_refused: of `ResponseInvalid`, `TokenConsumed` and `PauseSuperseded`: `"ask"`: the run ends as it stood, the
+                question asked again with the reason under `refused` in its marker and as `answer_refused` on `custom`;
+                `"raise"`: raise it. `ScopeMismatch`, `ScopeRequired` and what `identity` raises are always raised.
+            checkpointer: False: the graph comes without its saver, for an Agent Server, which puts in the one that
+                `langgraph.json` names; it must be one of `interrupts.checkpointer(...)` for this graph.
+        """
+        if on_refused not in ("ask", "raise"):
+            raise UsageError('on_refused must be "ask" or "raise"')
+        answering = Answering(
+            self._hub,
+            self.graph_name,
+            self._redeemer,
+            identity=identity,
+            bare=bare,
+            on_refused=on_refused,
+        )
+        return answering_graph(self.graph, answering, checkpointer=self.graph.checkpointer if checkpointer else None)
 
     # -- what an operator does to a pause
 

@@ -30,10 +30,14 @@ def is_resume(value: object) -> bool:
 def check_plain(command: Command[Any], configurable: Mapping[str, Any]) -> None:
     """Raise UsageError where an answer comes with anything else, or at an old checkpoint."""
     if command.update is not None or command.goto or command.graph is not None:
-        raise UsageError("Command: resume must come alone, without update, goto or graph; send those in a call of their own")
+        raise UsageError(
+            "Command: resume must come alone, without update, goto or graph; send those in a call of their own"
+        )
     for key in ("checkpoint_id", "checkpoint_ns"):
         if configurable.get(key):
-            raise UsageError(f"config['configurable'][{key!r}]: an answer counts at the thread's newest checkpoint; leave it out")
+            raise UsageError(
+                f"config['configurable'][{key!r}]: an answer counts at the thread's newest checkpoint; leave it out"
+            )
     if not configurable.get("thread_id"):
         raise UsageError("config['configurable']['thread_id'] is missing: an answer is for one thread")
 
@@ -64,10 +68,12 @@ def matched(answers: Mapping[str, Any], rows: Sequence[PauseRow]) -> list[tuple[
         if not named:
             raise PauseSuperseded(f"{key}: no question of this thread waits under that id any more")
         if not waiting:
-            raise TokenConsumed(f"{key}: this question is answered already")
+            raise TokenConsumed(f"{key}: this question is answered already", state="answered")
         if len(waiting) > 1:
             ids = ", ".join(row["interrupt_id"] for row in waiting)
-            raise UsageError(f"{key}: several questions of one task wait under LangGraph's id; answer each by its own: {ids}")
+            raise UsageError(
+                f"{key}: several questions of one task wait under LangGraph's id; answer each by its own: {ids}"
+            )
         if waiting[0]["jti"] in found:
             raise UsageError(f"{key}: this question stands in the answer twice, under LangGraph's id and ours")
         found[waiting[0]["jti"]] = waiting[0], answer
@@ -89,7 +95,7 @@ def the_one_waiting(rows: Sequence[PauseRow], *, driven: bool, arrived: datetime
     """
     waiting = [row for row in rows if row["state"] == "pending"]
     if driven or len(waiting) < len(rows):
-        raise TokenConsumed(f"another answer to this thread is under way; {BY_ID}")
+        raise TokenConsumed(f"another answer to this thread is under way; {BY_ID}", state="answered")
     if len(waiting) > 1:
         raise UsageError(f"{len(waiting)} questions wait in this thread; {BY_ID}")
     if not waiting:

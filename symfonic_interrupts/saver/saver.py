@@ -79,6 +79,11 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         """`perform` for coroutines: returns and raises the same."""
         return await aperform(effects, self._backend)
 
+    @property
+    def guarded(self) -> bool:
+        """Whether an adapter has guarded the nodes of this saver's graph."""
+        return self._loading.guarded
+
     def note_guards(self) -> None:
         """The nodes of this saver's graph are guarded now."""
         self._loading.guarded = True

@@ -10,9 +10,9 @@ Needs the extra: `pip install 'symfonic-interrupts[fastapi]'`.
 from __future__ import annotations
 
 try:
-    from symfonic_interrupts.contrib.fastapi.identity import Identity
     from symfonic_interrupts.contrib.fastapi.problems import Problem
     from symfonic_interrupts.contrib.fastapi.router import interrupt_router
+    from symfonic_interrupts.identity import Identity
 except ImportError as error:
     raise ImportError(
         f"symfonic_interrupts.contrib.fastapi needs its extra: pip install 'symfonic-interrupts[fastapi]' ({error})"

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 
 from symfonic_interrupts.errors import RegistrationError
-from symfonic_interrupts.scope import FrameworkTenantScope
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who is calling.
-
-    Attributes:
-        scope: where the caller belongs; from your session, never from the request.
-        actor: who answers, in your words, at most 255 characters; recorded. None: not known.
-    """
-
-    scope: FrameworkTenantScope
-    actor: str | None = field(default=None, repr=False)
+from symfonic_interrupts.identity import Identity
 
 
 def identified_by(argument: str, dependency: Callable[..., Any]) -> Dependency:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from fastapi import APIRouter
 
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
-from symfonic_interrupts.contrib.fastapi.identity import Identity, identified_by
+from symfonic_interrupts.contrib.fastapi.identity import identified_by
 from symfonic_interrupts.contrib.fastapi.operating import OperatorRoutes
 from symfonic_interrupts.contrib.fastapi.problem_route import ProblemRoute
 from symfonic_interrupts.contrib.fastapi.requests import Bodies
@@ -17,6 +17,7 @@ from symfonic_interrupts.contrib.fastapi.routes import Routes
 from symfonic_interrupts.contrib.fastapi.runs import Mode, Runs
 from symfonic_interrupts.contrib.fastapi.shares import Shares
 from symfonic_interrupts.errors import RegistrationError
+from symfonic_interrupts.identity import Identity
 
 
 def interrupt_router(

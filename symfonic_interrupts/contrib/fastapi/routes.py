@@ -15,7 +15,7 @@ from fastapi.params import Depends
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib.fastapi import models, sse
 from symfonic_interrupts.contrib.fastapi.feed import Feed
-from symfonic_interrupts.contrib.fastapi.identity import Identity, caller
+from symfonic_interrupts.contrib.fastapi.identity import caller
 from symfonic_interrupts.contrib.fastapi.json_output import json_data
 from symfonic_interrupts.contrib.fastapi.openapi import EVENTS, READ_ERRORS, TOKEN_ERRORS, body_docs, problem_docs
 from symfonic_interrupts.contrib.fastapi.parameters import (
@@ -40,6 +40,7 @@ from symfonic_interrupts.contrib.fastapi.runs import Answer, Run, Runs
 from symfonic_interrupts.contrib.fastapi.shares import Shares
 from symfonic_interrupts.core.results import PauseView
 from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.identity import Identity
 
 
 class Routes:

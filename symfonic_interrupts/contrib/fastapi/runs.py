@@ -22,7 +22,6 @@ import anyio.to_thread
 
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib.fastapi.chunks import Chunks
-from symfonic_interrupts.contrib.fastapi.identity import Identity
 from symfonic_interrupts.contrib.fastapi.problems import AfterAnswer, GraphFailed
 from symfonic_interrupts.contrib.fastapi.shares import Shares, Turns
 from symfonic_interrupts.core.results import AnswerReceipt
@@ -39,6 +38,7 @@ from symfonic_interrupts.errors import (
     UsageError,
 )
 from symfonic_interrupts.events import PauseEvent
+from symfonic_interrupts.identity import Identity
 
 log = logging.getLogger("symfonic_interrupts.http")
 
