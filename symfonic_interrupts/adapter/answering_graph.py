@@ -6,9 +6,8 @@ its caller's scope, and is delivered under the lease. Everything else is the aut
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.runnables.config import merge_configs
@@ -227,8 +226,7 @@ class AnsweringGraph(Pregel[Any, Any, Any, Any]):
         return effects, Backend(self._answering.hub.database, saver.inner, plain)
 
 
-@cache
-def answering_class(plain: Hashable) -> type[AnsweringGraph]:
+def answering_class(plain: type[Any]) -> type[AnsweringGraph]:
     """The answering kind of an author's class of graph: it is still accepted wherever that one is."""
     return type(f"Answering{plain.__name__}", (AnsweringGraph, plain), {"__doc__": AnsweringGraph.__doc__})
 
