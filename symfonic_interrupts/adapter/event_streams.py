@@ -6,7 +6,6 @@ methods stream the delivery instead; the graph itself is never touched.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, Literal, overload
@@ -14,6 +13,7 @@ from typing import Any, Literal, overload
 from langchain_core.runnables.schema import StreamEvent
 from langgraph.stream import AsyncGraphRunStream, GraphRunStream
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.effects import Steps, Tools, aperform_stream, perform_stream
 from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.scope import FrameworkTenantScope
@@ -116,6 +116,4 @@ def _delivering(deliver: Callable[[dict[str, Any]], Steps[Delivery]], tools: Too
     def astream(_: Any, config: Any = None, **kwargs: Any) -> AsyncGenerator[Any, None]:
         return aperform_stream(deliver({**kwargs, "config": config}), tools)
 
-    graph = copy.copy(tools.graph)
-    graph.stream, graph.astream = stream, astream
-    return graph
+    return names.with_streams(tools.graph, stream, astream)

@@ -23,6 +23,7 @@ except ImportError as error:
         f"symfonic_interrupts.contrib.fastapi needs its extra: pip install 'symfonic-interrupts[fastapi]' ({error})"
     ) from error
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib import _http_models as models
 from symfonic_interrupts.contrib._http_json import json_data
@@ -219,9 +220,8 @@ def interrupt_router(
             return sse.event_stream(streamed(run, who, told), ping=ping, headers=NO_STORE)
         delivery = await asyncio.shield(run.finished)
         output = delivery.output if told and delivery is not None else None
-        if isinstance(output, dict):  # `open` says it
-            output = {part: value for part, value in output.items() if part != "__interrupt__"}
-        return json_response(models.resumed(receipt, await standing(run, who), output=output))
+        shown = names.without_interrupts(output)  # `open` says them
+        return json_response(models.resumed(receipt, await standing(run, who), output=shown))
 
     async def streamed(run: Run, who: Identity, told: bool) -> AsyncIterator[sse.Message]:
         yield sse.Message("accepted", models.accepted(run.accepted.result()))

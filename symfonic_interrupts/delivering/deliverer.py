@@ -154,7 +154,7 @@ class Deliverer:
                     " graph that asked; its answers stay stored"
                 )
             at = str(head.config["configurable"]["checkpoint_id"])
-            if any(row["checkpoint_id"] < at for row in progress.rows):
+            if any(names.came_before(row["checkpoint_id"], at) for row in progress.rows):
                 used = yield from used_before(at, progress.rows)
                 changed = yield transact(self._hub.operations.advance, self._saver.graph, thread_id, at, used=used)
                 progress.note_ends(changed)
@@ -352,9 +352,7 @@ class Deliverer:
                 if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
                     yield Emit(chunk)
             state = yield ReadState({"configurable": {"thread_id": thread_id}})
-            output = dict(state.values) if isinstance(state.values, dict) else state.values
-            if state.interrupts and isinstance(output, dict):
-                output["__interrupt__"] = list(state.interrupts)
+            output = names.with_interrupts(state.values, state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
             ended.update((yield transact(self._hub.operations.states_of, unknown)))
