@@ -40,9 +40,10 @@ def namespaces_above(ns: str) -> list[str]:
     return [ns[:end] for end, char in enumerate(ns) if char == NS_SEPARATOR]
 
 
-def task_ns(ns: str, node: str, task_id: str) -> str:
-    """The namespace of a node's task in the graph at `ns`."""
-    return (ns + NS_SEPARATOR if ns else "") + f"{node}{NS_END}{task_id}"
+def task_ns(ns: str, node: str, task_id: str, answers: int = 0) -> str:
+    """The namespace of a node's task in the graph at `ns`; with answers, where LangGraph says that it asks its next question."""
+    own = (ns + NS_SEPARATOR if ns else "") + f"{node}{NS_END}{task_id}"
+    return own + (f"{NS_SEPARATOR}{answers}" if answers else "")
 
 
 def interrupt_id(ns: str, node: str, task_id: str, answers: int = 0) -> str:
@@ -50,5 +51,4 @@ def interrupt_id(ns: str, node: str, task_id: str, answers: int = 0) -> str:
 
     It tells which node asked a native question. Computed otherwise, such questions would get no token.
     """
-    asked_at = task_ns(ns, node, task_id) + (f"{NS_SEPARATOR}{answers}" if answers else "")
-    return Interrupt.from_ns(None, asked_at).id
+    return Interrupt.from_ns(None, task_ns(ns, node, task_id, answers)).id
