@@ -6,17 +6,17 @@ It only looks: it takes nothing out of a stream, changes nothing, and makes no e
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
-from typing import Any, ClassVar, overload
+from typing import Any, overload
 
 from langgraph.stream import (
     AsyncGraphRunStream,
     GraphRunStream,
     ProtocolEvent,
     StreamChannel,
-    StreamTransformer,
 )
 
 from symfonic_interrupts.events import AnyEvent
+from symfonic_interrupts.langgraph_internals import RunChannel
 
 
 @overload
@@ -45,7 +45,7 @@ def interrupt_events(source: Any) -> Any:
     return _in_chunk(source)
 
 
-class InterruptTransformer(StreamTransformer):
+class InterruptTransformer(RunChannel):
     """The channel `interrupt_events` of a run of `stream_events(version="v3")`: its interrupt events, and nothing else.
 
     Pass the class as `transformers=[InterruptTransformer]`, where a graph is compiled or where it is called. The run then has
@@ -53,7 +53,6 @@ class InterruptTransformer(StreamTransformer):
     of its subgraphs, are in the channel of the run itself.
     """
 
-    _native: ClassVar[bool] = True  # what `StreamTransformer` documents for a channel that is an attribute of the run
     required_stream_modes = ("custom",)
 
     def __init__(self, scope: tuple[str, ...] = ()) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.core.checkpoints import TaskState, is_pending, read_tasks, waiting_in, was_answered_past
 from symfonic_interrupts.core.effects import Compute, Effects, GetTuple, transact
@@ -264,7 +265,7 @@ class Redeemer:
                 "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver that asked"
             )
         head_id = head.config["configurable"]["checkpoint_id"]
-        if head_id > row["checkpoint_id"]:
+        if names.came_before(row["checkpoint_id"], head_id):
             yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
         if head_id == row["checkpoint_id"] and is_pending(row, waiting) is not None:

@@ -128,13 +128,13 @@ class Door:
             for execution in self._hub.executions.under((self._graph, str(info.thread_id)), info.checkpoint_ns):
                 if execution.refused is error and (asked := execution.refused_question) is not None:
                     yield from self._record_refusal(error, asked.name, config, interrupt_id=asked.interrupt_id)
-        if isinstance(error, GraphInterrupt) and error.args and error.args[0]:
+        if asked_here := names.interrupts_of(error):
             path = names.node_path(info.checkpoint_ns)
             if isinstance(error, NodeInterrupt) and (covered := self._covering(configurable)) is not None:
                 raise RegistrationError(
                     f"{covered.name}: node {path!r} raises NodeInterrupt, which takes no answer; call interrupt() instead"
                 ) from error
-            for interrupt in error.args[0]:
+            for interrupt in asked_here:
                 self._natives.asked_by(interrupt.id, path)
 
     def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Effects[None]:
@@ -203,12 +203,13 @@ class Door:
         swallowed = self._hub.executions.swallowed_under(thread, info)
         if swallowed:
             yield from self.tell_swallowed([q for e in swallowed for q in e.unanswered()], str(info.thread_id))
-            askable = [e for e in swallowed if e.raised is not None and (e.info is info or not e.has_finished)]
+            own = names.execution_key(info)
+            askable = [e for e in swallowed if e.raised and (names.execution_key(e.info) == own or not e.has_finished)]
             if len(askable) < len(swallowed):
                 raise PauseSwallowed(_swallowed(swallowed[0].unanswered()[0].name))
             raised = askable[0].raised
             assert raised is not None
-            raise GraphInterrupt(raised.args[0])
+            raise GraphInterrupt(names.interrupts_of(raised))
         covered = self._covering(configurable)
         if covered is not None and names.times_asked(configurable) > len(names.brought(configurable) or ()):
             audit_log.warning("interrupt_swallowed %s", canonical_json({"name": covered.name}))

@@ -17,6 +17,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.guards import unguarded
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, transact
@@ -35,7 +36,7 @@ MOST_FIELDS = 20
 
 def tool_nodes(graph: Any, above: str = "") -> frozenset[str]:
     """Paths of the graph's ToolNodes and of those below it, where LangGraph can see them."""
-    found = {above + name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)}
+    found = {above + name for name, node in graph.nodes.items() if isinstance(unguarded(names.body_of(node)), ToolNode)}
     for name, child in graph.get_subgraphs():
         if isinstance(child, Pregel):
             found |= tool_nodes(child, f"{above}{name}{names.NS_END}")

@@ -6,11 +6,10 @@ another saver, and a node that several graphs share is guarded once.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
 from symfonic_interrupts import langgraph_internals as names
@@ -18,11 +17,8 @@ from symfonic_interrupts import langgraph_internals as names
 
 def guard_node(node: Any) -> None:
     """Guard a compiled graph's node, before and after its body. A second time changes nothing."""
-    if any(isinstance(writer, Leaving) for writer in node.writers):
-        return
-    node.bound = _guarded(node.bound)
-    node.writers = [Leaving(), *node.writers]
-    names.forget_runnable(node)
+    if not any(isinstance(writer, Leaving) for writer in names.writers_of(node)):
+        names.put_around(node, _guarded, Leaving())
 
 
 def unguarded(bound: Any) -> Any:
@@ -30,17 +26,8 @@ def unguarded(bound: Any) -> Any:
     return bound.bound if isinstance(bound, Entering) else bound
 
 
-def _guarded(bound: Any) -> Any:
-    if isinstance(bound, Entering):
-        return bound
-    if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
-        return RunnableSequence(*map(_guarded, bound.steps), name=bound.name)
-    steps = getattr(bound, "steps", None)
-    if isinstance(steps, list) and steps:
-        sequence = copy.copy(bound)
-        sequence.steps = [_guarded(step) for step in steps]
-        return sequence
-    return Entering(bound)
+def _guarded(bound: Any) -> Entering:
+    return bound if isinstance(bound, Entering) else Entering(bound)
 
 
 def _saver_of(config: RunnableConfig | None) -> Any:

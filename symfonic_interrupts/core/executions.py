@@ -191,8 +191,9 @@ class Executions:
 
         A call that outlives its pass gets one of its own, which is not kept: the pass is recorded, and asks in the next.
         """
+        key = names.execution_key(info)
         with self._lock:
-            found = self._by_info.get(id(info))
+            found = self._by_info.get(key)
             if found is None:
                 found = Execution(
                     info,
@@ -203,10 +204,10 @@ class Executions:
                     root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
                     writes=names.writes_of_task(configurable),
                 )
-                if id(info) in self._over:
+                if key in self._over:
                     return found
-                self._by_info[id(info)] = found
-                self._by_thread.setdefault((graph, found.thread_id), {})[id(info)] = found
+                self._by_info[key] = found
+                self._by_thread.setdefault((graph, found.thread_id), {})[key] = found
                 while len(self._by_info) > self._most:
                     self._forget(next(iter(self._by_info.values())))
             return found
@@ -256,14 +257,16 @@ class Executions:
         if thread not in self._by_thread:
             return []
         with self._lock:
-            return [e for e in self._by_thread.get(thread, {}).values() if e.root_checkpoint_id < checkpoint_id]
+            found = self._by_thread.get(thread, {}).values()
+            return [e for e in found if names.came_before(e.root_checkpoint_id, checkpoint_id)]
 
     def since(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
         """Executions at the checkpoint of this id, in whatever namespace, and at newer ones."""
         if thread not in self._by_thread:
             return []
         with self._lock:
-            return [e for e in self._by_thread.get(thread, {}).values() if e.info.checkpoint_id >= checkpoint_id]
+            found = self._by_thread.get(thread, {}).values()
+            return [e for e in found if not names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
     def was_read(self, thread: Thread) -> None:
         """The thread's newest checkpoint was read, as a run does when it begins."""
@@ -279,7 +282,7 @@ class Executions:
             return []
         with self._lock:
             found = self._by_thread.get(thread, {}).values()
-            return [e for e in found if e.ns == ns and e.info.checkpoint_id < checkpoint_id]
+            return [e for e in found if e.ns == ns and names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
     def drop(self, executions: Sequence[Execution]) -> None:
         """Forget executions that are over."""
@@ -289,15 +292,15 @@ class Executions:
                 if execution.surfaced:
                     for asked in execution.asked:
                         self._asked.note(((execution.graph, execution.thread_id), asked), execution)
-                self._over[id(execution.info)] = execution.info
+                self._over[names.execution_key(execution.info)] = execution.info
             while len(self._over) > self._most:
                 self._over.popitem(last=False)
 
     def _forget(self, execution: Execution) -> None:
-        self._by_info.pop(id(execution.info), None)
+        self._by_info.pop(names.execution_key(execution.info), None)
         place = (execution.graph, execution.thread_id)
         thread = self._by_thread.get(place, {})
-        thread.pop(id(execution.info), None)
+        thread.pop(names.execution_key(execution.info), None)
         if not thread:
             self._by_thread.pop(place, None)
 

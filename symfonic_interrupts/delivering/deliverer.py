@@ -12,6 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.drift import tool_nodes
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, Emit, ReadState, transact
@@ -155,9 +156,7 @@ class Deliverer:
                 if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
                     yield from Emit(chunk)
             state = yield from ReadState({"configurable": {"thread_id": thread_id}})
-            output = dict(state.values) if isinstance(state.values, dict) else state.values
-            if state.interrupts and isinstance(output, dict):
-                output["__interrupt__"] = list(state.interrupts)
+            output = names.with_interrupts(state.values, state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
             ended.update((yield from transact(self._hub.operations.states_of, unknown)))

@@ -107,7 +107,7 @@ class Drive:
         """Close what the thread has left behind: somebody else may have run it on."""
         at = str(id_of(head))
         progress, operations = self._progress, self._hub.operations
-        if any(row["checkpoint_id"] < at for row in progress.rows):
+        if any(names.came_before(row["checkpoint_id"], at) for row in progress.rows):
             used = yield from used_before(at, progress.rows)
             changed = yield from transact(operations.advance, self._saver.graph, self._thread_id, at, used=used)
             progress.note_ends(changed)

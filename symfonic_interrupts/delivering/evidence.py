@@ -52,7 +52,9 @@ def leaves_of(
 
 def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Effects[list[str]]:
     """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
-    answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
+    answered = [
+        row for row in rows if row["state"] == "answered" and names.came_before(row["checkpoint_id"], checkpoint_id)
+    ]
     leaves = yield from leaves_of(answered, {})
     values = native_values(answered)
     return [
@@ -77,7 +79,7 @@ def left_behind(
             if ns not in heads:
                 heads[ns] = yield from checkpoint_at(row["thread_id"], ns)
             head = heads[ns]
-            if head is not None and head.config["configurable"]["checkpoint_id"] > row["leaf_checkpoint_id"]:
+            if head is not None and names.came_before(row["leaf_checkpoint_id"], str(id_of(head))):
                 left.append(row["jti"])
     return left
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.delivering.failed_thread import FailedThread, Raised
 from symfonic_interrupts.events import PauseEvent
@@ -90,8 +91,8 @@ def with_breakpoints(kwargs: dict[str, Any], stored: str | None) -> dict[str, An
 
 def at_breakpoint(graph: Any, kwargs: Mapping[str, Any], history: list[Any]) -> bool:
     """Whether the thread stands at a static breakpoint, of the graph or of this call of it."""
-    before = kwargs.get("interrupt_before") or getattr(graph, "interrupt_before_nodes", ())  # a remote graph has none
-    after = kwargs.get("interrupt_after") or getattr(graph, "interrupt_after_nodes", ())
+    before = kwargs.get("interrupt_before") or names.breakpoints_before(graph)
+    after = kwargs.get("interrupt_after") or names.breakpoints_after(graph)
     ran = history[1].next if len(history) > 1 else ()
     return _names_one(before, history[0].next) or _names_one(after, ran)
 
@@ -102,7 +103,7 @@ def _names_one(breakpoints: Any, nodes: Any) -> bool:
 
 def custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
     """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
-    mode: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
+    mode: Any = kwargs.get("stream_mode") or names.stream_mode_of(graph)
     several = isinstance(mode, list | tuple)
     if mode != "custom" and not (several and "custom" in mode):
         return None

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.checkpoints import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.core.effects import Effects, GetTuple, transact
 from symfonic_interrupts.core.hub import Hub
@@ -72,7 +73,7 @@ class Recovery:
                 continue
             at = head.config["configurable"]["checkpoint_id"]
             waiting = waiting_in(read_tasks(head.pending_writes))
-            if at > row["checkpoint_id"]:
+            if names.came_before(row["checkpoint_id"], at):
                 # the process that went on without this question died before it closed it, or never knew of it
                 yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], at, settle=False)
             elif is_pending(row, waiting) is None:

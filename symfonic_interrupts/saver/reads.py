@@ -54,10 +54,8 @@ class Loader:
         place = (config or {}).get("configurable", {})
         if ns := place.get("checkpoint_ns", ""):
             thread_id = str(place.get("thread_id"))
-            above = [
-                self._loaded.get((thread_id, ns[:end])) for end, char in enumerate(ns) if char == names.NS_SEPARATOR
-            ]
-            cached = names.cached_task(place) if names.RUNTIME in place else None
+            above = [self._loaded.get((thread_id, around)) for around in names.namespaces_above(ns)]
+            cached = names.cached_task(place) if names.is_a_run(place) else None
             self._loaded.note((thread_id, ns), cached or next(filter(None, above), ""))
 
     def loaded(self, thread_id: str, ns: str) -> bool:
@@ -95,7 +93,7 @@ class Loader:
 
     def must_admit(self, config: Config, found: CheckpointTuple) -> bool:
         """Whether a run begins here that would be handed stored answers, or could answer a native question."""
-        return names.RUNTIME in config["configurable"] and (
+        return names.is_a_run(config["configurable"]) and (
             any(channel == RESUME for _, channel, _ in found.pending_writes or ())
             or bool(self._unwatched_questions(config, found))
         )

@@ -114,7 +114,10 @@ class Recorder:
             # not of a run that died before this one began: it asked, and did not finish
             parent = before or ""
             ended = [
-                e for e in over if e.root_checkpoint_id == parent or (e.root_checkpoint_id > parent and not e.of_before)
+                e
+                for e in over
+                if e.root_checkpoint_id == parent
+                or (names.came_before(parent, e.root_checkpoint_id) and not e.of_before)
             ]
             yield from self._report_swallowed(config, ended)
         self._hub.executions.drop(over)

@@ -13,7 +13,7 @@ from langgraph.types import Interrupt
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import jtis_in
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covers, native_question
-from symfonic_interrupts.core.checkpoints import interrupts_in, is_marker
+from symfonic_interrupts.core.checkpoints import is_marker
 from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.executions import Execution, Question
 from symfonic_interrupts.core.hub import Hub, audit_log
@@ -53,11 +53,11 @@ class WritesReader:
         unused: set[str] = set()
         for channel, value in writes:
             if channel == INTERRUPT:
-                if names.RUNTIME not in config["configurable"]:
+                if not names.is_a_run(config["configurable"]):
                     # no run asks: somebody copies a thread, and when the copy runs its questions are asked anew
                     audit_log.info("interrupt_copied: outside of a run, so no pause was opened")
                     continue
-                for surfaced in interrupts_in(value):
+                for surfaced in names.interrupts_in(value):
                     self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
             elif channel == RESUME and task_id != names.NULL_TASK_ID:
                 brought = set(jtis_in(value))

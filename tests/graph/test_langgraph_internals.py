@@ -1,4 +1,4 @@
-"""The names of LangGraph that it does not export, and that `engine.langgraph_names` relies on: which one broke?"""
+"""The names of LangGraph that it does not export, and that `langgraph_internals` relies on: which one broke?"""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The names of LangGraph that this library relies on and that LangGraph does not export: all of them, and only here.
-
-`tests/graph/test_langgraph_names.py` says which one broke when a new LangGraph renames something. Everything else is
-used by its public name.
-"""
+"""What LangGraph hands to a task, and to the saver, in `config["configurable"]`."""
 
 from __future__ import annotations
 
@@ -10,49 +6,53 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+from symfonic_interrupts.langgraph_internals.namespaces import NS_SEPARATOR
 
 RUNTIME: Final = "__pregel_runtime"
-"""Key of `configurable`: the run's `Runtime`; absent in `update_state`."""
+"""The run's `Runtime`; absent in `update_state` and where a thread is copied. Under another key, no pause would be opened."""
 
 CHECKPOINTER: Final = "__pregel_checkpointer"
-"""Key of a task's `configurable`: the saver of the graph that the task belongs to."""
+"""The saver of the graph that the task belongs to. Under another key, a point would refuse to pause, and no guard would act."""
 
 TASK_ID: Final = "__pregel_task_id"
-"""Key of a task's `configurable`: the running task's id."""
+"""The running task's id. Under another key, answers would not reach a question that an error handler asks."""
 
 STRICT_RESUME: Final = "__pregel_strict_resume"
-"""Key of `configurable`: refuse unknown and consumed interrupt ids before anything is written."""
+"""Set by a delivery: LangGraph refuses unknown and consumed interrupt ids before anything is written. Under another key, an
+answer that came too late would be lost without an error."""
 
 TASK_NS: Final = "checkpoint_ns"
-"""Key of a task's `configurable`: the namespace of the task itself, `node:<task id>` below its parents'."""
+"""The namespace of the task itself, `node:<task id>` below its parents'. Under another key, its node could not be named."""
 
 SCRATCHPAD: Final = "__pregel_scratchpad"
-"""Key of a task's `configurable`: what the task was resumed with, and how often it has called `interrupt()`."""
+"""What the task was resumed with, and how often it has called `interrupt()`. Under another key, a covered native node would
+take answers that came past the adapter."""
 
 SEND: Final = "__pregel_send"
-"""Key of a task's `configurable`: adds to the task's writes."""
+"""Adds to the task's writes. Under another key, a question that a finished task swallowed could not be told from one that can
+still be asked."""
 
 CALL: Final = "__pregel_call"
-"""Key of a task's `configurable`: schedules a `@task`; knows the loop that runs the task."""
+"""Schedules a `@task`; knows the loop that runs the task. Under another key, points in a cached `@task` would be let through
+in graphs that have no cache of their own."""
 
 CACHE: Final = "__pregel_cache"
-"""Key of `configurable`: the cache of the graph, for the graphs below it."""
+"""The cache of the graph, for the graphs below it. See `cached_task`."""
 
 CHECKPOINT_MAP: Final = "checkpoint_map"
-"""Key of a task's `configurable`: checkpoint id by namespace, from the root graph down."""
+"""Checkpoint id by namespace, from the root graph down. Under another key, a pause in a subgraph would not be found at its
+thread's head."""
 
-NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
-"""The task id under which a bare `Command(resume=...)` is written."""
 
-ERROR_HANDLED: Final = "__error_source_node__"
-"""Channel of a write that says that the task's error goes to an error handler."""
+def is_a_run(configurable: Mapping[str, Any]) -> bool:
+    """Whether a run calls the saver, and not `update_state` or somebody who copies a thread."""
+    return RUNTIME in configurable
 
-CONTROL_CHANNELS: Final = frozenset((ERROR, INTERRUPT, RESUME, ERROR_HANDLED))
-"""Channels of writes that say what happened to a task; a write to any other channel is its output."""
 
-NS_SEPARATOR: Final = "|"
-NS_END: Final = ":"
+def run_of(configurable: Mapping[str, Any]) -> object:
+    """The run that calls the saver: one object for all its writes at the root. Were it a new one each time, a pause would be
+    announced more than once. None outside of a run."""
+    return configurable.get(RUNTIME)
 
 
 def checkpointer_of(configurable: Mapping[str, Any]) -> object:
@@ -80,48 +80,36 @@ def writes_ns(configurable: Mapping[str, Any], checkpoint_id: str) -> str:
     return min((ns for ns, id_ in places.items() if id_ == checkpoint_id), key=len, default="")
 
 
-def node_path(task_ns: str) -> str:
-    """`sub:node` from a task's namespace `sub:<task>|node:<task>`."""
-    parts = task_ns.split(NS_SEPARATOR)
-    return NS_END.join(part.split(NS_END)[0] for part in parts if not part.isdigit())  # a bare number is no node
-
-
-def is_below(ns: str, task_ns: str) -> bool:
-    """Whether a task at namespace `ns` is the one at `task_ns`, or runs below it. A graph with `checkpointer=True` keeps its
-    namespace without task ids."""
-    if ns == task_ns or ns.startswith(task_ns + NS_SEPARATOR):
-        return True
-    plain = NS_SEPARATOR.join(part.split(NS_END)[0] for part in task_ns.split(NS_SEPARATOR))
-    return ns.startswith(plain + NS_SEPARATOR)
-
-
-def task_ns(ns: str, node: str, task_id: str, answers: int = 0) -> str:
-    """What LangGraph hashes to a task's interrupt id, given how many answers it had when it asked."""
-    own = (ns + NS_SEPARATOR if ns else "") + f"{node}{NS_END}{task_id}"
-    return own + (f"{NS_SEPARATOR}{answers}" if answers else "")
-
-
 def execution_info(configurable: Mapping[str, Any]) -> Any:
-    """The `ExecutionInfo` of the running task, which is one object for all that runs in one execution; None outside a task."""
+    """The `ExecutionInfo` of the running task; None outside a task. `get_runtime().execution_info` is the same object."""
     return getattr(configurable.get(RUNTIME), "execution_info", None)
+
+
+def execution_key(info: object) -> int:
+    """What tells one execution of a task from the next, as long as `info` is kept: its `ExecutionInfo` is one object for all
+    that runs in it, also for tool calls side by side. Were it copied, each question would look like the first of its pass."""
+    return id(info)
 
 
 def brought(configurable: Mapping[str, Any]) -> list[Any] | None:
     """The values that the running task was resumed with, by slot: the very list that a saver returned, and what this run's
-    resume map added to it. None outside a task. LangGraph hands them to `interrupt()`."""
+    resume map added to it. None outside a task. LangGraph hands them to `interrupt()`. Were it a copy, stored answers could not
+    be told from ones that a raw resume brings, and none would be let in."""
     found = getattr(configurable.get(SCRATCHPAD), "resume", None)
     return found if isinstance(found, list) else None
 
 
 def take_bare_resume(configurable: Mapping[str, Any]) -> bool:
     """Whether the value of a bare `Command(resume=...)` lay ready for the next `interrupt()` of the running task. It is gone
-    then: LangGraph tells of a value that was taken already only to whoever takes it."""
+    then: LangGraph tells of a value that was taken already only to whoever takes it. Otherwise a bare resume would answer a
+    covered native node."""
     scratchpad = configurable.get(SCRATCHPAD)
     return scratchpad is not None and scratchpad.get_null_resume(True) is not None
 
 
 def times_asked(configurable: Mapping[str, Any]) -> int:
-    """How often this execution of the task has called `interrupt()`. To be asked once, at its end: asking counts."""
+    """How often this execution of the task has called `interrupt()`. To be asked once, at its end: asking counts. Otherwise a
+    native question that a node swallowed would go unnoticed."""
     scratchpad = configurable.get(SCRATCHPAD)
     return 0 if scratchpad is None else int(scratchpad.interrupt_counter())
 
@@ -134,7 +122,8 @@ def writes_of_task(configurable: Mapping[str, Any]) -> Any:
 def cached_task(configurable: Mapping[str, Any]) -> str | None:
     """The name of the running task, or of one around it in the same graph, whose result goes into a cache; else None.
 
-    Nodes carry a cache policy in the compiled graph; that of a `@task` is only seen here, in the loop that runs it.
+    Nodes carry a cache policy in the compiled graph; that of a `@task` is only seen here, in the loop that runs it. Unseen, one
+    thread's answer would come out of the cache in another.
     """
     loop = _loop_of(configurable.get(CALL))
     if loop is None:
@@ -155,9 +144,3 @@ def _loop_of(call: Any) -> Any:
         inner = [cell.cell_contents for cell in cells if callable(cell.cell_contents)]
         call = next((found for found in inner if isinstance(found, partial)), inner[0] if inner else None)
     return None
-
-
-def forget_runnable(node: Any) -> None:
-    """Have a node's `bound` and `writers` put together anew: LangGraph does so once, and keeps the result."""
-    for made in ("node", "flat_writers"):
-        vars(node).pop(made, None)
