@@ -160,7 +160,7 @@ def answer(
             )
         who = actor_of(actor)
         if given is None:
-            receipt = _receipt_of_a_person(calls, view, pause_token, scope, who)
+            receipt = _ask_until_accepted(calls, view, pause_token, scope, who)
         else:
             receipt = calls(calls.adapter, "answer", pause_token, response, scope=scope, actor=who)
         delivery = _deliver(calls, receipt.thread_id) if deliver else None
@@ -171,7 +171,7 @@ def answer(
     _report(receipt.interrupt_id, delivery)
 
 
-def _receipt_of_a_person(
+def _ask_until_accepted(
     calls: Calls, view: PauseView, token: str, scope: FrameworkTenantScope | None, who: str | None
 ) -> Any:
     """Ask a person until the adapter accepts the answer. Returns the receipt."""
