@@ -1,6 +1,7 @@
-"""`pending`, `show` and `answer`: what waits for a person, and a person's answer.
+"""`pending`, `show` and `answer`: the pauses that wait for a person, and a person's answer.
 
-A token is shown only where it was asked for. `answer` mints one and keeps it in this process; it never goes around the adapter.
+A token is shown only if `--token` or `--tokens` is passed. `answer` takes a new token from the adapter, answers with it through
+the adapter, and does not show it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symfonic_interrupts.cli import output
-from symfonic_interrupts.cli.choices import answer_choices
-from symfonic_interrupts.cli.ends import Undone, Usage, ending
+from symfonic_interrupts.cli.ask_user_form import ask_user_answer
+from symfonic_interrupts.cli.exits import Undone, Usage, with_exit_code
 from symfonic_interrupts.cli.forms import Form
+from symfonic_interrupts.cli.json_schema import read_json
 from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import (
     Actor,
@@ -32,8 +34,7 @@ from symfonic_interrupts.cli.options import (
     actor_of,
     scope_of,
 )
-from symfonic_interrupts.cli.reports import delivery_data, failure
-from symfonic_interrupts.cli.schemas import read_json
+from symfonic_interrupts.cli.reports import delivery_data, failed_delivery_data
 from symfonic_interrupts.errors import (
     PauseSuperseded,
     ResponseInvalid,
@@ -51,7 +52,7 @@ Tokens = Annotated[
 ]
 
 
-@ending
+@with_exit_code
 def pending(
     graph: Graph = None,
     app_dir: AppDir = None,
@@ -69,7 +70,7 @@ def pending(
     """List what waits for a person, newest first."""
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph, app_dir) as calls:
-        found = calls(
+        events = calls(
             calls.adapter,
             "pending",
             scope=scope,
@@ -80,23 +81,23 @@ def pending(
             after=after,
         )
     if as_json:
-        kept = set() if tokens else {"pause_token"}
-        output.document([event.model_dump(mode="json", exclude=kept) for event in found])
+        hidden = set() if tokens else {"pause_token"}
+        output.document([event.model_dump(mode="json", exclude=hidden) for event in events])
         return
     rows = []
-    for event in found:
+    for event in events:
         expires = f"{event.expires_at:%Y-%m-%d %H:%M:%S}"
-        row = [event.interrupt_id, event.name, event.thread_id, expires, output.compact(event.payload)]
+        row = [event.interrupt_id, event.name, event.thread_id, expires, output.json_text(event.payload)]
         if tokens:  # too long for a table
             output.cells([*row, event.pause_token])
         rows.append(row)
     if not tokens:
         output.rows(["interrupt_id", "name", "thread", "expires (UTC)", "payload"], rows)
-    if not found:
+    if not events:
         output.say("nothing waits")
 
 
-@ending
+@with_exit_code
 def show(
     interrupt_id: InterruptId,
     graph: Graph = None,
@@ -112,17 +113,17 @@ def show(
     scope = scope_of(tenant, sub_tenant, namespace)
     with opened(graph, app_dir) as calls:
         view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
-        minted = _mint(calls, interrupt_id, scope, view.thread_id) if token else None
-    shown = view.model_dump(mode="json") | ({} if minted is None else {"pause_token": minted})
+        pause_token = _token_of(calls, interrupt_id, scope, view.thread_id) if token else None
+    shown = view.model_dump(mode="json") | ({} if pause_token is None else {"pause_token": pause_token})
     if as_json:
         output.document(shown)
     else:
-        output.fields(_fields(view) + ([] if minted is None else [("pause_token", minted)]))
-    if token and minted is None:
+        output.fields(_fields(view) + ([] if pause_token is None else [("pause_token", pause_token)]))
+    if token and pause_token is None:
         raise Undone(f"there is no token: this pause is {view.state}")
 
 
-@ending
+@with_exit_code
 def answer(
     interrupt_id: InterruptId,
     given: Annotated[
@@ -146,52 +147,54 @@ def answer(
 ) -> None:
     """Answer a pause: field by field at a terminal, or with --json."""
     scope = scope_of(tenant, sub_tenant, namespace)
-    response = _given(given)
+    response = _json_answer(given)
     if given is None and not output.can_ask():
         raise Usage("there is no terminal to ask at; pass the answer with --json")
     with opened(graph, app_dir) as calls:
         view = calls(calls.adapter, "view", interrupt_id, scope=scope, thread_id=thread)
-        _refuse(view)
-        minted = _mint(calls, interrupt_id, scope, view.thread_id)
-        if minted is None:
+        _check_open(view)
+        pause_token = _token_of(calls, interrupt_id, scope, view.thread_id)
+        if pause_token is None:
             raise StoreError(
                 "no token can be made for this pause: it belongs to another scope, its row was changed, or its key is gone"
             )
         who = actor_of(actor)
         if given is None:
-            receipt = _asked(calls, view, minted, scope, who)
+            receipt = _ask_until_accepted(calls, view, pause_token, scope, who)
         else:
-            receipt = calls(calls.adapter, "answer", minted, response, scope=scope, actor=who)
-        delivered = _delivered(calls, receipt.thread_id) if deliver else None
+            receipt = calls(calls.adapter, "answer", pause_token, response, scope=scope, actor=who)
+        delivery = _deliver(calls, receipt.thread_id) if deliver else None
     if given is not None:
-        output.document(receipt.model_dump(mode="json") | ({} if delivered is None else {"delivery": delivered}))
+        output.document(receipt.model_dump(mode="json") | ({} if delivery is None else {"delivery": delivery}))
     else:
         output.line(f"answered {receipt.name} {receipt.interrupt_id} of thread {receipt.thread_id}")
-    _judge(receipt.interrupt_id, delivered)
+    _report(receipt.interrupt_id, delivery)
 
 
-def _asked(calls: Calls, view: PauseView, token: str, scope: FrameworkTenantScope | None, who: str | None) -> Any:
-    """The receipt of what a person typed; what the point refuses is told, and asked again."""
+def _ask_until_accepted(
+    calls: Calls, view: PauseView, token: str, scope: FrameworkTenantScope | None, who: str | None
+) -> Any:
+    """Ask a person until the adapter accepts the answer. Returns the receipt."""
     output.say(f"{view.name} of thread {view.thread_id}, to answer until {_until(view)}")
-    former: Any = None
+    previous: Any = None
     ask_user = view.name == "ask_user"
     if not ask_user:
         output.say(output.json_text(view.payload, indent=2), lines=True)
     form = Form(view.response_schema, output.ask, output.say)
     while True:
-        entry = answer_choices(view.payload, output.ask, output.say) if ask_user else form.fill(former)
-        output.say("answer: " + output.compact(entry))
+        entry = ask_user_answer(view.payload, output.ask, output.say) if ask_user else form.fill(previous)
+        output.say("answer: " + output.json_text(entry))
         if not form.confirm("send it?", default=True):
-            former = entry
+            previous = entry
             continue
         try:
             return calls(calls.adapter, "answer", token, entry, scope=scope, actor=who)
         except ResponseInvalid as error:
             output.say(f"refused: {error}")
-            former = entry
+            previous = entry
 
 
-def _given(given: str | None) -> Any:
+def _json_answer(given: str | None) -> Any:
     if given is None:
         return None
     if given == "-":
@@ -209,13 +212,15 @@ def _given(given: str | None) -> Any:
         raise Usage(f"--json: {error}") from None
 
 
-def _mint(calls: Calls, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str) -> str | None:
-    which = {"interrupt_id": interrupt_id, "thread_id": thread_id, "scope": scope, "include_sub_scopes": True}
-    found = calls(calls.adapter, "pending", **which, limit=1)
-    return found[0].pause_token if found else None
+def _token_of(calls: Calls, interrupt_id: str, scope: FrameworkTenantScope | None, thread_id: str) -> str | None:
+    """A token for a pending pause, or None if none can be made."""
+    pause = {"interrupt_id": interrupt_id, "thread_id": thread_id, "scope": scope, "include_sub_scopes": True}
+    events = calls(calls.adapter, "pending", **pause, limit=1)
+    return events[0].pause_token if events else None
 
 
-def _refuse(view: PauseView) -> None:
+def _check_open(view: PauseView) -> None:
+    """Raise the error that the adapter would raise for the token of a pause that cannot be answered any more."""
     if view.state == "expired" or view.defaulted:
         raise TokenExpired("the time to answer is over", expired_at=view.expires_at)
     if view.state == "superseded":
@@ -224,25 +229,30 @@ def _refuse(view: PauseView) -> None:
         raise TokenConsumed(f"the pause is {view.state}", state=view.state)
 
 
-def _delivered(calls: Calls, thread_id: str) -> dict[str, Any]:
-    """How the delivery went. The answer is stored by now, so no error may look as if it were not."""
+def _deliver(calls: Calls, thread_id: str) -> dict[str, Any]:
+    """Run the graph, and return the delivery. It never raises: an error must not look as if the answer were not stored."""
     with output.progress(f"running thread {output.printable(thread_id)}"):
         try:
             return delivery_data(calls(calls.adapter, "deliver", thread_id))
         except Exception as error:
-            return {"thread_id": thread_id, "applied": [], "unused": [], "open": [], "error": failure(error)}
+            return failed_delivery_data(thread_id, error)
 
 
-def _judge(interrupt_id: str, delivered: dict[str, Any] | None) -> None:
-    if delivered is None:
+def _report(interrupt_id: str, delivery: dict[str, Any] | None) -> None:
+    """Say what became of the stored answer.
+
+    Raises:
+        Undone: the graph failed, or did not use the answer.
+    """
+    if delivery is None:
         output.say("it is stored; a worker, `recover` or `deliver` runs the graph with it")
         return
-    if delivered["error"] is not None:
-        told = delivered["error"]["message"]
-        raise Undone(f"the answer is stored, but the graph did not go on: {told}; `deliver` tries it again")
-    if interrupt_id in delivered["unused"]:
+    if delivery["error"] is not None:
+        message = delivery["error"]["message"]
+        raise Undone(f"the answer is stored, but the graph did not go on: {message}; `deliver` tries it again")
+    if interrupt_id in delivery["unused"]:
         raise Undone("the answer is stored, but the graph finished without using it")
-    output.say("the graph went on" + ("; it asks: " + ", ".join(delivered["open"]) if delivered["open"] else ""))
+    output.say("the graph went on" + ("; it asks: " + ", ".join(delivery["open"]) if delivery["open"] else ""))
 
 
 def _fields(view: PauseView) -> list[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""`events`: what was recorded of a scope's pauses, and with `--follow` what is recorded from then on, none missed."""
+"""`events`: the recorded events of a scope's pauses; with `--follow` also each later one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from symfonic_interrupts.cli import output
-from symfonic_interrupts.cli.ends import INTERRUPTED, Usage, ending
+from symfonic_interrupts.cli.exits import INTERRUPTED, Usage, with_exit_code
 from symfonic_interrupts.cli.loading import Calls, opened
 from symfonic_interrupts.cli.options import (
     AppDir,
@@ -31,30 +31,30 @@ PAGE = 500
 
 
 class Reader:
-    """Reads on from where it stopped."""
+    """Reads the events page by page."""
 
     def __init__(
         self, calls: Calls, scope: FrameworkTenantScope | None, sub_scopes: bool, thread: str | None, after: str | None
     ) -> None:
         self._calls = calls
-        self._asked = {"scope": scope, "include_sub_scopes": sub_scopes, "thread_id": thread}
+        self._filter = {"scope": scope, "include_sub_scopes": sub_scopes, "thread_id": thread}
         self._after = after
 
     def page(self, most: int) -> list[RecordedEvent]:
-        """The next events, at most so many; an empty list where there are none yet."""
+        """The next events, at most `most`; an empty list if there are none yet."""
         limit = min(most, PAGE)
         try:
-            found: list[RecordedEvent] = self._calls(
-                self._calls.adapter, "events", after=self._after, limit=limit, **self._asked
+            page: list[RecordedEvent] = self._calls(
+                self._calls.adapter, "events", after=self._after, limit=limit, **self._filter
             )
         except UsageError:
             raise Usage("--after takes the cursor of an event, as `events` shows it") from None
-        if found:
-            self._after = found[-1].cursor
-        return found
+        if page:
+            self._after = page[-1].cursor
+        return page
 
 
-@ending
+@with_exit_code
 def events(
     graph: Graph = None,
     app_dir: AppDir = None,
@@ -82,19 +82,21 @@ def events(
             after = calls(calls.adapter, "event_cursor", scope=scope)
         reader = Reader(calls, scope, include_sub_scopes, thread, after)
         while left and signals.received is None:
-            found = _page(reader, int(min(left, PAGE)), follow)
-            for event in found:
+            page = _page(reader, int(min(left, PAGE)), follow)
+            for event in page:
                 _print(event, as_json)
-            left -= len(found)
-            if not found and not follow:
+            left -= len(page)
+            if page:
+                continue
+            if not follow:
                 break
-            if not found:
-                signals.wait(every.total_seconds())
-        if signals.received is not None:
-            _end(signals.received)
+            signals.wait(every.total_seconds())
+        if signals.received == signal.SIGINT:
+            raise typer.Exit(INTERRUPTED)
 
 
 def _page(reader: Reader, most: int, follow: bool) -> list[RecordedEvent]:
+    """The next events. While following, a failure of the store that may pass is said, and there are none for now."""
     try:
         return reader.page(most)
     except StoreError as error:
@@ -104,16 +106,11 @@ def _page(reader: Reader, most: int, follow: bool) -> list[RecordedEvent]:
         return []
 
 
-def _end(number: int) -> None:
-    """SIGTERM is a clean end, Ctrl-C says so by its code."""
-    if number == signal.SIGINT:
-        raise typer.Exit(INTERRUPTED)
-
-
 def _print(event: RecordedEvent, as_json: bool) -> None:
     if as_json:
         output.json_line(event.model_dump(mode="json"))
         return
     at = f"{event.at:%Y-%m-%d %H:%M:%S}Z"
-    shown = [event.cursor, at, event.type, event.name, event.interrupt_id, event.thread_id, output.compact(event.body)]
-    output.cells(shown)
+    output.cells(
+        [event.cursor, at, event.type, event.name, event.interrupt_id, event.thread_id, output.json_text(event.body)]
+    )

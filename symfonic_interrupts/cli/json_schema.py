@@ -1,7 +1,7 @@
-"""Reading a JSON Schema as pydantic writes it: what a field is, how one typed entry becomes its value, what is wrong with it.
+"""Reads JSON Schemas as pydantic writes them: what a field takes, how a typed entry becomes its value, what is wrong with it.
 
-Pure functions. This is a help for the one who types, no validation: the adapter's own, which comes after it, decides. What is
-not known here is let through.
+Pure functions. They help the person who types; they do not replace the adapter's validation, which comes afterwards. What they
+do not know they let pass.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _WORDS = {"string": "text", "integer": "whole number", "number": "number", "bool
 
 
 def resolve(schema: Any, root: Schema) -> dict[str, Any]:
-    """The schema with its `$ref` (and an `allOf` of one) put in place."""
-    found = dict(schema) if isinstance(schema, Mapping) else {}
+    """The schema with its `$ref` (or its `allOf` of one schema) replaced by what that stands for."""
+    resolved = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(20):
-        reference = found.pop("$ref", None)
+        reference = resolved.pop("$ref", None)
         if isinstance(reference, str) and reference.startswith("#/"):
             target: Any = root
             for part in reference[2:].split("/"):
                 target = target.get(part.replace("~1", "/").replace("~0", "~"), {})
-        elif len(found.get("allOf", ())) == 1:
-            (target,) = found.pop("allOf")
+        elif len(resolved.get("allOf", ())) == 1:
+            (target,) = resolved.pop("allOf")
         else:
             break
-        found = {**target, **found}
-    return found
+        resolved = {**target, **resolved}
+    return resolved
 
 
 def variants(schema: Schema, root: Schema) -> tuple[list[dict[str, Any]], bool]:
-    """What a value may be, and whether it may be null too."""
+    """The schemas that a value may fit, other than null; and whether it may be null."""
     schema = resolve(schema, root)
     options = schema.get("anyOf") or schema.get("oneOf")
     if options is None and isinstance(schema.get("type"), list):
@@ -51,31 +51,31 @@ def variants(schema: Schema, root: Schema) -> tuple[list[dict[str, Any]], bool]:
         inner, may_be_null = variants(option, root)
         nullable = nullable or may_be_null
         flat += inner
-    if len(flat) == 1:  # what pydantic says of an Optional field stands beside the union
+    if len(flat) == 1:  # pydantic puts the description and default of an optional field beside the union
         flat = [{**flat[0], **around}]
     return flat, nullable
 
 
 def is_scalar(schema: Schema) -> bool:
-    """Whether one typed entry is enough for a value."""
+    """Whether a value is typed in one entry."""
     return schema.get("type") in SCALARS or choices(schema) is not None
 
 
 def choices(schema: Schema) -> list[Any] | None:
-    """The values that are offered, or None where it is not a choice."""
+    """The values to choose from, or None if the schema has no such list."""
     if "const" in schema:
         return [schema["const"]]
-    found = schema.get("enum")
-    return list(found) if isinstance(found, list) and found else None
+    values = schema.get("enum")
+    return list(values) if isinstance(values, list) and values else None
 
 
 def hint(options: list[dict[str, Any]], nullable: bool) -> str:
     """What may be typed, in a few words."""
     words: list[str] = []
     for option in options:
-        found = choices(option)
-        if found is not None:
-            words += [text_of(value) for value in found]
+        offered = choices(option)
+        if offered is not None:
+            words += [text_of(value) for value in offered]
             continue
         kind = option.get("type")
         word = _WORDS.get(kind, "JSON") if isinstance(kind, str) else "JSON"
@@ -94,18 +94,18 @@ def text_of(value: Any) -> str:
 
 
 def parse(entry: str, options: list[dict[str, Any]], nullable: bool) -> Any:
-    """The value that the entry means. `\"\"` is the empty text; `null` is null where that is allowed.
+    """The value that the entry stands for. `\"\"` is the empty text; `null` is null if that is allowed.
 
     Raises:
-        ValueError: it means none; the message says what is expected.
+        ValueError: it stands for none; the message says what is expected.
     """
     if nullable and entry.strip() == "null":
         return None
     problems: list[str] = []
-    for option in sorted(options, key=lambda option: option.get("type") == "string"):  # a text takes anything
+    for option in sorted(options, key=lambda option: option.get("type") == "string"):  # text last: it takes any entry
         try:
             value = _parse_one(entry, option)
-            complain(value, option)
+            check_limits(value, option)
         except ValueError as error:
             problems.append(str(error))
         else:
@@ -148,7 +148,7 @@ def _number(typed: str) -> int | float:
 
 
 def read_json(text: str) -> Any:
-    """JSON data (RFC 8259). Raises ValueError; the message never quotes the text."""
+    """Parse JSON (RFC 8259). Raises ValueError, whose message never quotes the text."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -164,8 +164,8 @@ def _refuse_constant(name: str) -> Any:
 _LIMITS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="), ("exclusiveMaximum", "<"))
 
 
-def complain(value: Any, schema: Schema) -> None:
-    """Raise ValueError where the value is out of the schema's limits."""
+def check_limits(value: Any, schema: Schema) -> None:
+    """Check the limits of the schema. Raises ValueError."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         _check_number(value, schema)
     elif isinstance(value, str):
@@ -199,7 +199,7 @@ def _check_text(value: str, schema: Schema) -> None:
     pattern = schema.get("pattern")
     try:
         fits = pattern is None or re.search(pattern, value) is not None
-    except re.error:  # a pattern in another dialect; the adapter knows it
+    except re.error:  # a pattern that Python's `re` does not know; the adapter checks it
         return
     if not fits:
         raise ValueError(f"a text that fits the pattern {pattern}")

@@ -1,7 +1,7 @@
-"""How a command ends: its exit code, and the one line that says why.
+"""How a command ends: its exit code, and the one line on stderr that says why.
 
-Every command is wrapped in `ending`. An `InterruptError` is never shown as a traceback. Of an unexpected error only the type
-and the place are shown, for its message may hold what a person was shown or answered.
+Every command is decorated with `with_exit_code`. An `InterruptError` is never shown as a traceback. Of an unexpected error only
+the type and the line of code are shown, because its message may hold a payload or an answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Usage(Exception):
 
 
 class LoadFailed(Exception):
-    """The application's own code, which `--graph` names, raised while it was loaded."""
+    """The application that `--graph` names raised an error while it was loaded."""
 
 
 class Undone(Exception):
@@ -49,33 +49,34 @@ class Undone(Exception):
 
 
 class Unsound(Exception):
-    """A check ran and found a problem, which it has shown."""
+    """A check ran and found a problem, and has already shown it."""
 
 
-def ending(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with its errors turned into exit codes; what an application prints goes to stderr."""
+def with_exit_code(command: Callable[P, None]) -> Callable[P, None]:
+    """Decorate a command: its errors become exit codes, and what the application prints goes to stderr."""
 
     @functools.wraps(command)
-    def ended(*args: P.args, **kwargs: P.kwargs) -> None:
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            with redirect_stdout(sys.stderr):  # stdout is for data: a graph's nodes and modules may print
+            with redirect_stdout(sys.stderr):  # stdout is for the command's data; a graph may print
                 command(*args, **kwargs)
         except typer.Exit:
             raise
         except Exception as error:
-            code = _told(error)
+            code = _report(error)
         except KeyboardInterrupt:
             code = INTERRUPTED
         else:
             return
         raise typer.Exit(code)
 
-    return ended
+    return run
 
 
-def _told(error: Exception) -> int:
+def _report(error: Exception) -> int:
+    """Say on stderr why the command failed, and return its exit code."""
     if isinstance(error, BrokenPipeError):
-        # the interpreter flushes stdout once more at its end, and would complain
+        # The interpreter flushes stdout again when it ends; that must not fail and print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return READER_GONE
     if isinstance(error, EOFError):
@@ -98,7 +99,7 @@ def _told(error: Exception) -> int:
     elif isinstance(error, LoadFailed):
         output.say(f"unexpected: {error}")
     else:
-        output.say(f"unexpected: {type(error).__name__} in {_place(error)}; {TRACEBACK}=1 shows more")
+        output.say(f"unexpected: {type(error).__name__} in {_line_of(error)}; {TRACEBACK}=1 shows more")
     return UNEXPECTED
 
 
@@ -110,6 +111,6 @@ def _remedy(error: InterruptError) -> str:
     return ""
 
 
-def _place(error: Exception) -> str:
+def _line_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "an unknown place"

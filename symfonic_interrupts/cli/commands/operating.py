@@ -1,6 +1,6 @@
-"""`failed`, `reissue` and `revoke`: what an operator does where a graph raised, a token was lost, or a question must not stand.
+"""`failed`, `reissue` and `revoke`: for when a graph raised, a token was lost, or a question must be withdrawn.
 
-A new token is shown only where it was asked for; else the one who is to answer gets it as before, from `pending`.
+`reissue` shows the new token only if `--token` is passed; whoever is to answer gets it from `pending`, as before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from symfonic_interrupts.cli import output
-from symfonic_interrupts.cli.ends import ending
+from symfonic_interrupts.cli.exits import with_exit_code
 from symfonic_interrupts.cli.loading import opened
 from symfonic_interrupts.cli.options import (
     AppDir,
@@ -26,10 +26,10 @@ from symfonic_interrupts.cli.options import (
     interval,
     scope_of,
 )
-from symfonic_interrupts.cli.reports import failed_data
+from symfonic_interrupts.cli.reports import failed_thread_data
 
 
-@ending
+@with_exit_code
 def failed(
     graph: Graph = None,
     app_dir: AppDir = None,
@@ -38,20 +38,20 @@ def failed(
 ) -> None:
     """List threads, of all tenants, that failed after an answer. `deliver` tries one again; nothing else does."""
     with opened(graph, app_dir) as calls:
-        found = [failed_data(thread) for thread in calls(calls.adapter, "failed", limit=limit)]
+        threads = [failed_thread_data(thread) for thread in calls(calls.adapter, "failed", limit=limit)]
     if as_json:
-        output.document(found)
+        output.document(threads)
         return
     rows = []
-    for thread in found:
+    for thread in threads:
         error = ": ".join(part for part in (thread["error_type"], thread["message"]) if part)
         rows.append([thread["thread_id"], thread["at"] or "", thread["node"] or "", error])
     output.rows(["thread", "when (UTC)", "node", "error"], rows)
-    if not found:
+    if not threads:
         output.say("no thread failed")
 
 
-@ending
+@with_exit_code
 def reissue(
     interrupt_id: InterruptId,
     ttl: Annotated[
@@ -83,7 +83,7 @@ def reissue(
     output.fields(shown + ([("pause_token", event.pause_token)] if token else []))
 
 
-@ending
+@with_exit_code
 def revoke(
     interrupt_id: InterruptId,
     reason: Annotated[str, typer.Option("--reason", help="Why; 1 to 1,000 characters. It is recorded.")],
