@@ -25,8 +25,8 @@ from symfonic_interrupts import (
     ResumeRefused,
     UnknownInterrupt,
 )
-from tests.graph.test_changes import State
-from tests.graph.test_changes_around_a_pause import OTHER, YES, asked, kinds, log_of
+from tests.graph.changes.test_payload_and_input import State
+from tests.graph.changes.test_state_and_thread import OTHER, YES, asked, kinds, log_of
 from tests.harness import CONFIG, KEY, Bench, Decision, Refund, thread
 
 Build = Callable[[Interrupts], "StateGraph[State]"]

@@ -26,7 +26,7 @@ from symfonic_interrupts import (
     TokenConsumed,
 )
 from symfonic_interrupts.store.schema import leases
-from tests.graph.test_changes import State, one_pause
+from tests.graph.changes.test_payload_and_input import State, one_pause
 from tests.harness import Bench, Refund, thread
 
 YES = {"approved": True, "note": "yes"}
