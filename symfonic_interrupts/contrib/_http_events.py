@@ -151,4 +151,6 @@ class Feed:
 
 
 def _told(event: RecordedEvent) -> Any:
-    return json_data(event.model_dump(mode="json"))
+    """The event as JSON data; a `delivery_failed` without the exception's message, which may hold anything."""
+    unsaid = {"body": {"message"}} if event.type == "delivery_failed" else None
+    return json_data(event.model_dump(mode="json", exclude=unsaid))
