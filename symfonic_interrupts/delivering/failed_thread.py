@@ -27,7 +27,7 @@ _REPR = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 @dataclass(frozen=True, eq=False)
 class FailedThread(str):
     """A thread whose run raised after one of our answers. It is the thread's id, with what is known of the failure: a list of
-    them compares to, and is printed as, a list of thread ids.
+    them is equal to a list of thread ids, and is one as JSON. Its repr has all attributes but the message.
 
     Attributes:
         thread_id: the thread.
