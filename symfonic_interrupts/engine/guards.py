@@ -30,17 +30,18 @@ def unguarded(bound: Any) -> Any:
     return bound.bound if isinstance(bound, Entering) else bound
 
 
-def _guarded(bound: Any) -> Any:
+def _guarded(bound: Any, *, is_first: bool = True) -> Any:
     if isinstance(bound, Entering):
         return bound
-    if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
-        return RunnableSequence(*map(_guarded, bound.steps), name=bound.name)
     steps = getattr(bound, "steps", None)
-    if isinstance(steps, list) and steps:
-        sequence = copy.copy(bound)
-        sequence.steps = [_guarded(step) for step in steps]
-        return sequence
-    return Entering(bound)
+    if not (isinstance(steps, list) and steps):
+        return Entering(bound, is_first=is_first)
+    guarded = [_guarded(step, is_first=is_first and n == 0) for n, step in enumerate(steps)]
+    if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
+        return RunnableSequence(*guarded, name=bound.name)
+    sequence = copy.copy(bound)
+    sequence.steps = guarded
+    return sequence
 
 
 def _saver_of(config: RunnableConfig | None) -> Any:
@@ -49,16 +50,19 @@ def _saver_of(config: RunnableConfig | None) -> Any:
 
 
 class Entering(Runnable[Any, Any]):
-    """A node's body, behind its door. It starts no run of its own, so callbacks see the body alone."""
+    """A node's body, or a part of it, behind its door. It starts no run of its own, so callbacks see the body alone."""
 
-    def __init__(self, bound: Runnable[Any, Any]) -> None:
+    def __init__(self, bound: Runnable[Any, Any], *, is_first: bool) -> None:
         self.bound = bound
+        self.is_first = is_first
         self.name = getattr(bound, "name", None)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - Runnable's name
         saver = _saver_of(config)
         if saver is None or config is None:
             return self.bound.invoke(input, config, **kwargs)
+        if self.is_first:
+            saver.door.begin(config)
         if saver.door.concerns(config):
             saver.perform(saver.door.enter(config))
         try:
@@ -71,6 +75,8 @@ class Entering(Runnable[Any, Any]):
         saver = _saver_of(config)
         if saver is None or config is None:
             return await self.bound.ainvoke(input, config, **kwargs)
+        if self.is_first:
+            saver.door.begin(config)
         if saver.door.concerns(config):
             await saver.aperform(saver.door.enter(config))
         try:
@@ -84,6 +90,8 @@ class Entering(Runnable[Any, Any]):
         if saver is None or config is None:
             yield from self.bound.stream(input, config, **kwargs)
             return
+        if self.is_first:
+            saver.door.begin(config)
         if saver.door.concerns(config):
             saver.perform(saver.door.enter(config))
         try:
@@ -98,6 +106,8 @@ class Entering(Runnable[Any, Any]):
             async for chunk in self.bound.astream(input, config, **kwargs):
                 yield chunk
             return
+        if self.is_first:
+            saver.door.begin(config)
         if saver.door.concerns(config):
             await saver.aperform(saver.door.enter(config))
         try:

@@ -24,7 +24,7 @@ from symfonic_interrupts.engine.native import NativeAnswers
 from symfonic_interrupts.engine.questions import Execution, Remembered, take_swallowed
 from symfonic_interrupts.engine.rows import pause_record
 from symfonic_interrupts.engine.steps import CallSaver, Steps, WaitFor, transact
-from symfonic_interrupts.engine.writing import WritesReader, Writing
+from symfonic_interrupts.engine.writing import WritesReader, Writing, finishes
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.store.row_mac import seal_row
@@ -87,6 +87,11 @@ class Recorder:
         thread = (self._graph, thread_id)
         lease = lease_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
+            if self._asks_after_all and self._engine.executions.swallowed_before(thread, ns, checkpoint["id"]):
+                # the run ends when this graph returns; another must not find that it went on, and take it from there
+                return {
+                    "configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
+                }
             yield from self._note(lease, thread_id, self._engine.executions.below(thread, ns, checkpoint["id"]), {})
             stored = yield CallSaver("put", args)
             self._engine.failpoint("checkpoint_written")
@@ -141,6 +146,11 @@ class Recorder:
                 execution.noted.update(unknown)
         return bool(used)
 
+    @property
+    def _asks_after_all(self) -> bool:
+        """Whether a node that swallowed a question is kept from finishing."""
+        return self.loading.guarded and self._engine.config.on_swallowed == "ask"
+
     # -- put_writes
 
     def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
@@ -175,6 +185,9 @@ class Recorder:
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
         lease = lease_of(config, self._graph)
+        is_over = self._asks_after_all and finishes(writes)
+        if is_over and self._engine.executions.end_swallowed((self._graph, thread_id), task_id):
+            return None  # no node, or one that no guard sees: the node around it will not finish
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         drift: Drift | None = None
