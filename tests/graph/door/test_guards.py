@@ -1,0 +1,360 @@
+"""The guards around a graph's nodes: put on once, of no effect elsewhere, not seen from outside, and nothing passes by."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda, RunnableSequence
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt, NodeInterrupt
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from symfonic_interrupts import RegistrationError
+from symfonic_interrupts.engine.guards import Entering, Leaving
+from tests.graph.door.gates import PLACES, RAW, SHOWN, YES, Gate, State, finish, tried
+from tests.harness import Bench, open_bench, thread
+
+KINDS = ["native", "point"]
+WAIT_SECONDS = 30
+
+
+def guards_of(node: Any) -> tuple[int, int]:
+    """How many guards stand before a node's body, one within the other, and how many between it and its writes."""
+    before, bound = 0, node.bound
+    while isinstance(bound, Entering):
+        before, bound = before + 1, bound.bound
+    return before, sum(isinstance(writer, Leaving) for writer in node.writers)
+
+
+async def answered(bench: Bench, graph: Any, adapter: Any, thread_id: str) -> Any:
+    """Run a thread to its question, try without the token, and answer with it: the log."""
+    await bench.call(graph, "invoke", {"log": []}, thread(thread_id))
+    assert await tried(bench, graph, "invoke", Command(resume=RAW), thread(thread_id)) == "ResumeRefused"
+    await finish(bench, graph, adapter, thread_id)
+    return (await bench.call(graph, "get_state", thread(thread_id))).values["log"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_second_adapter_and_a_second_compile_guard_nothing_twice(bench: Bench, kind: str) -> None:
+    gate = Gate(bench, kind)
+    builder = StateGraph(State).add_node("gate", RunnableLambda(gate.node)).add_edge(START, "gate")
+    first, adapter = bench.compile(builder)
+    second, other = bench.compile(builder)
+    again = bench.interrupts.resume_adapter(first)
+
+    assert [guards_of(graph.nodes["gate"]) for graph in (first, second)] == [(1, 1), (1, 1)]
+    for number, (graph, adapter_) in enumerate([(first, adapter), (second, other), (first, again)]):
+        assert await answered(bench, graph, adapter_, f"t{number}") == ["by token"]
+    assert gate.told == [YES] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_subgraph_that_two_graphs_share_is_guarded_once_and_in_both(bench: Bench, kind: str) -> None:
+    gate = Gate(bench, kind, "sub:gate")
+    child = StateGraph(State).add_node("gate", gate.node).add_edge(START, "gate").compile()
+    builder = StateGraph(State).add_node("sub", child).add_edge(START, "sub")
+    left, left_adapter = bench.compile(builder, graph="left")
+    right, right_adapter = bench.compile(builder, graph="right")
+
+    assert guards_of(child.nodes["gate"]) == (1, 1)
+    assert await answered(bench, left, left_adapter, "t1") == ["by token"]
+    assert await answered(bench, right, right_adapter, "t2") == ["by token"]
+
+
+async def test_under_another_saver_and_without_one_a_guarded_graph_runs_as_if_it_were_not_guarded(bench: Bench) -> None:
+    gate = Gate(bench, "native")
+    swallowed: list[str] = []
+
+    def after(state: State) -> dict[str, Any]:
+        try:
+            interrupt("swallowed")
+        except Exception:
+            swallowed.append("yes")
+        return {"log": []}
+
+    bench.refunds("after", nodes=("after",))
+    gate.after = after  # type: ignore[method-assign, assignment]
+    graph, _ = bench.compile(gate.builder())
+    other = graph.copy(update={"checkpointer": InMemorySaver()})
+
+    shown = await bench.call(other, "invoke", {"log": []}, thread())
+    assert [i.value for i in shown["__interrupt__"]] == [SHOWN]
+    assert (await bench.call(other, "invoke", Command(resume=RAW), thread()))["log"] == ["raw"]
+    assert (gate.told, swallowed) == ([RAW], ["yes"])
+
+    none = graph.copy(update={"checkpointer": None})
+    assert [i.value for i in (await bench.call(none, "invoke", {"log": []}))["__interrupt__"]] == [SHOWN]
+    assert (bench.rows(), bench.rows("SELECT type FROM interrupt_events")) == ([], [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_step_of_a_node_that_is_a_sequence_is_behind_the_door(bench: Bench, kind: str) -> None:
+    gate = Gate(bench, kind)
+    ran: list[str] = []
+
+    def first(state: State) -> State:
+        ran.append("first")
+        return state
+
+    def last(update: dict[str, Any]) -> dict[str, Any]:
+        ran.append("last")
+        return update
+
+    node = RunnableSequence(RunnableLambda(first), RunnableLambda(gate.node), RunnableLambda(last))
+    graph, adapter = bench.compile(StateGraph(State).add_node("gate", node).add_edge(START, "gate"))
+
+    assert await answered(bench, graph, adapter, "t1") == ["by token"]
+    assert (gate.told, ran.count("last")) == ([YES], 1)
+
+
+# -- not to be seen from outside
+
+
+class Runs(BaseCallbackHandler):
+    """Notes each run as (what, its name, the name of the run around it)."""
+
+    raise_error = True
+
+    def __init__(self) -> None:
+        self.names: dict[Any, str] = {}
+        self.seen: Counter[tuple[str, str, str]] = Counter()
+        self.ids: list[Any] = []
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, **kw: Any
+    ) -> None:
+        self.ids.append(run_id)
+        self.names[run_id] = kw.get("name") or "?"
+        self._note("start", run_id, parent_run_id)
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: Any, parent_run_id: Any = None, **kw: Any
+    ) -> None:
+        self.ids.append(run_id)
+        self.names[run_id] = "model"
+        self._note("start", run_id, parent_run_id)
+
+    def on_chain_end(self, outputs: Any, *, run_id: Any, parent_run_id: Any = None, **kw: Any) -> None:
+        self._note("end", run_id, parent_run_id)
+
+    def on_chain_error(self, error: BaseException, *, run_id: Any, parent_run_id: Any = None, **kw: Any) -> None:
+        self._note(type(error).__name__, run_id, parent_run_id)
+
+    def on_llm_new_token(self, token: Any, *, run_id: Any, parent_run_id: Any = None, **kw: Any) -> None:
+        self._note(f"token {token}", run_id, parent_run_id)
+
+    def _note(self, what: str, run_id: Any, parent: Any) -> None:
+        self.seen[what, self.names[run_id], self.names.get(parent, "")] += 1
+
+
+def of_all_kinds() -> StateGraph[State]:
+    """Nodes of all kinds: a function, a runnable, a sequence with a model, a graph, a branch; the last one asks."""
+    model = GenericFakeChatModel(messages=iter([AIMessage("one two")] * 9))
+    child = StateGraph(State).add_node("below", lambda state: {"log": ["below"]}).add_edge(START, "below").compile()
+    sequence = RunnableSequence(
+        RunnableLambda(lambda state: "hello", name="prompt"),
+        model,
+        RunnableLambda(lambda message: {"log": [message.content]}, name="read"),
+    )
+    builder = StateGraph(State).add_node("function", lambda state: {"log": ["function"]})
+    builder.add_node("runnable", RunnableLambda(lambda state: {"log": ["runnable"]}, name="lambda"))
+    builder.add_node("sequence", sequence).add_node("graph", child)
+    builder.add_node("ask", lambda state: {"log": [interrupt("ok?")]})
+    builder.add_edge(START, "function").add_conditional_edges("function", lambda state: "runnable", ["runnable"])
+    return builder.add_edge("runnable", "sequence").add_edge("sequence", "graph").add_edge("graph", "ask")
+
+
+def plain(value: Any) -> Any:
+    """What two runs of the same graph have in common: without ids and times."""
+    if isinstance(value, dict):
+        changes = (
+            "id",
+            "parents",
+            "checkpoint_id",
+            "checkpoint_ns",
+            "config",
+            "parent_config",
+            "checkpoint",
+            "ls_integration",
+        )
+        return {
+            k: plain(v) for k, v in value.items() if k not in changes and "checkpoint" not in k and k != "timestamp"
+        }
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "content"):
+        return value.content
+    return value.value if hasattr(value, "value") else value
+
+
+async def test_callbacks_see_the_same_runs_as_without_guards(bench: Bench) -> None:
+    seen = []
+    guarded, _ = bench.compile(of_all_kinds())
+    for graph in (of_all_kinds().compile(checkpointer=InMemorySaver()), guarded):
+        runs = Runs()
+        await bench.call(graph, "invoke", {"log": []}, {**thread(), "callbacks": [runs]})
+        assert len(set(runs.ids)) == len(runs.ids)
+        seen.append(runs.seen)
+    assert seen[0]["start", "ask", "LangGraph"] == seen[0]["start", "model", "sequence"] == 1
+    assert seen[1] == seen[0]
+
+
+@pytest.mark.parametrize("mode_", ["values", "updates", "messages", "tasks", "custom", "debug"])
+async def test_a_stream_yields_the_same_as_without_guards(bench: Bench, mode_: Any) -> None:
+    guarded, _ = bench.compile(of_all_kinds())
+    native = of_all_kinds().compile(checkpointer=InMemorySaver())
+    found = [
+        await bench.collect(graph, "stream", {"log": []}, thread(), stream_mode=mode_, subgraphs=True)
+        for graph in (native, guarded)
+    ]
+    native_chunks, guarded_chunks = [[plain(chunk) for _, chunk in chunks] for chunks in found]
+    assert guarded_chunks == native_chunks
+    assert bool(native_chunks) is (mode_ != "custom")
+
+
+async def test_an_event_stream_tells_the_same_in_the_same_order_as_without_guards(
+    store_url: str, tmp_path: Path
+) -> None:
+    told = []
+    async with open_bench("async", store_url, tmp_path) as bench:
+        guarded, _ = bench.compile(of_all_kinds())
+        for graph in (of_all_kinds().compile(checkpointer=InMemorySaver()), guarded):
+            events = graph.astream_events({"log": []}, thread(), version="v2")
+            told.append([(event["event"], event["name"], len(event["parent_ids"])) async for event in events])
+    assert told[0].count(("on_chat_model_stream", "GenericFakeChatModel", 2)) == 3
+    assert told[1] == told[0]
+
+
+# -- nothing passes by
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at the same time", "when the pause is open"])
+async def test_a_native_question_in_the_form_of_a_points_gets_no_answer_of_it(bench: Bench, late: bool) -> None:
+    gate = Gate(bench, "point")
+    asked = threading.Event()
+    marker: list[Any] = []
+    told: list[Any] = []
+
+    def node(state: State) -> dict[str, Any]:
+        try:
+            return gate_node(state)
+        except GraphInterrupt as error:
+            marker.append(error.args[0][0].value)
+            asked.set()
+            raise
+
+    def imposter(state: State) -> dict[str, Any]:
+        assert asked.wait(WAIT_SECONDS)
+        if late:
+            wait_for_rows(bench, 1)
+        told.append(interrupt(marker[0]))
+        return {"log": ["imposter"]}
+
+    gate_node, gate.node = gate.node, node  # type: ignore[method-assign]
+    graph, adapter = bench.compile(gate.builder().add_node("imposter", imposter).add_edge(START, "imposter"))
+    shown = await bench.call(graph, "invoke", {"log": []}, thread())
+    assert len({i.id for i in shown["__interrupt__"]}) == 2
+    (event,) = await bench.call(adapter, "pending")
+
+    await bench.call(adapter, "invoke", event.pause_token, YES)
+
+    assert (gate.told, told, bench.states()) == ([YES], [], ["applied"])
+    state = await bench.call(graph, "get_state", thread())
+    assert state.next == ("imposter",)
+    (left,) = state.interrupts
+    result = await bench.call(graph, "invoke", Command(resume={left.id: "raw"}), thread())
+    assert (sorted(result["log"]), told, gate.told) == (["by token", "imposter"], ["raw"], [YES])
+
+
+def wait_for_rows(bench: Bench, count: int) -> None:
+    """Wait until so many pauses are open."""
+    end = time.monotonic() + WAIT_SECONDS
+    while len(bench.rows()) < count:
+        assert time.monotonic() < end, "no pause was opened"
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore:NodeInterrupt is deprecated")
+@pytest.mark.parametrize("place", PLACES)
+async def test_node_interrupt_in_a_covered_node_is_refused_and_says_what_to_call(bench: Bench, place: str) -> None:
+    gate = Gate(bench, "native", PLACES[place])
+
+    def ask() -> Any:
+        raise NodeInterrupt(SHOWN)
+
+    native, gate.ask = gate.ask, ask
+    graph, adapter = bench.compile(gate.builder(place))
+
+    with pytest.raises(RegistrationError, match=rf"{PLACES[place]}.*NodeInterrupt.*call interrupt\(\)"):
+        await bench.call(graph, "invoke", {"log": []}, thread())
+    assert (bench.states(), gate.told, gate.passed) == ([], [], 0)
+
+    gate.ask = native
+    await bench.call(graph, "invoke", None, thread())
+    await finish(bench, graph, adapter)
+    assert (gate.told, gate.passed, bench.states()) == ([YES], 1, ["applied"])
+
+
+UNCOVERED = "SELECT name, body FROM interrupt_events WHERE type = 'interrupt_uncovered' ORDER BY id"
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_question_that_no_point_covers_beside_covered_ones_is_told_of_once_for_each_node(
+    bench: Bench, place: str
+) -> None:
+    gate = Gate(bench, "point")
+    bench.refunds("elsewhere", nodes=("covered",))
+    gate.ask = lambda: interrupt("who?")
+    builder = gate.builder(place).add_node("covered", lambda state: {"log": [interrupt(SHOWN)["note"]]})
+    builder.add_node("other", lambda state: {"log": [interrupt("and?")]})
+    graph, adapter = bench.compile(builder.add_edge(START, "covered").add_edge(START, "other"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for thread_id in ("t1", "t2"):
+            shown = await bench.call(graph, "invoke", {"log": []}, thread(thread_id))
+            assert len(shown["__interrupt__"]) == 3
+
+    paths = sorted([PLACES[place], "other"])
+    assert sorted(str(w.message).split("'")[1] for w in caught) == paths
+    assert sorted((name, json.loads(body)["node"]) for name, body in bench.rows(UNCOVERED)) == [(p, p) for p in paths]
+    assert sorted(event.name for event in await bench.call(adapter, "pending")) == ["elsewhere", "elsewhere"]
+
+
+async def test_where_nothing_is_covered_native_questions_are_nobodys_concern(bench: Bench) -> None:
+    gate = Gate(bench, "point")
+    gate.ask = lambda: interrupt("who?")
+    graph, _ = bench.compile(gate.builder())
+    await bench.call(graph, "invoke", {"log": []}, thread())  # a warning would be an error
+    result = await bench.call(graph, "invoke", Command(resume=RAW), thread())
+    assert (result["log"], bench.rows("SELECT type FROM interrupt_events")) == (["raw"], [])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["no adapter", "an adapter for another compile"])
+async def test_a_covered_question_that_no_guard_saw_is_refused_and_says_what_to_call(
+    bench: Bench, place: str, elsewhere: bool
+) -> None:
+    gate = Gate(bench, "native", PLACES[place])
+    saver = bench.interrupts.checkpointer(bench.saver)
+    graph = gate.builder(place).compile(checkpointer=saver)
+    if elsewhere:
+        bench.interrupts.resume_adapter(gate.builder(place).compile(checkpointer=saver))
+
+    with pytest.raises(RegistrationError, match=rf"{PLACES[place]}.*resume_adapter\(graph\)"):
+        await bench.call(graph, "invoke", {"log": []}, thread())
+    assert (bench.states(), gate.told, gate.passed) == ([], [], 0)
+    adapter = bench.interrupts.resume_adapter(graph)
+    await tried(bench, graph, "invoke", None, thread())
+    await finish(bench, graph, adapter)
+    assert (gate.told, gate.passed, bench.states()[-1]) == ([YES], 1, "applied")
