@@ -45,6 +45,12 @@ class Door:
 
     # -- before the body
 
+    def begin(self, config: Config) -> None:
+        """Note that a pass of a node begins."""
+        info = names.execution_info(config["configurable"])
+        if info is not None:
+            self._hub.executions.begin((self._graph, str(info.thread_id)), info)
+
     def concerns(self, config: Config) -> bool:
         """Whether anything must be looked at before this task's body runs."""
         return self._covering(config["configurable"]) is not None
@@ -186,48 +192,59 @@ class Door:
     def must_leave(self, config: Config) -> bool:
         """Whether anything must be looked at after this task's body has returned."""
         info = names.execution_info(config["configurable"])
-        if info is None or self._hub.config.on_swallowed == "warn":
+        if info is None:
             return False
         return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
 
     def leave(self, config: Config) -> Effects[None]:
-        """A node must not finish with a question that nobody was asked.
+        """A node must not finish with a question that nobody was asked; where that is only to be told of, tell of a native one:
+        a point's is told of when the node is recorded.
 
         Raises:
             GraphInterrupt: what it asked, so that it is asked after all.
-            PauseSwallowed: it cannot be asked any more.
+            PauseSwallowed: it cannot be asked any more. Of a native question nothing is known but that it was asked.
         """
         configurable = config["configurable"]
         info = names.execution_info(configurable)
         thread = (self._graph, str(info.thread_id))
+        must_ask = self._hub.config.on_swallowed == "ask"
         swallowed = self._hub.executions.swallowed_under(thread, info)
-        if swallowed:
-            yield from self.tell_swallowed([q for e in swallowed for q in e.unanswered()], str(info.thread_id))
+        if swallowed and must_ask:
+            questions = [question for e in swallowed for question in e.unanswered()]
+            yield from self.tell_swallowed(questions, str(info.thread_id))
             own = names.execution_key(info)
             askable = [e for e in swallowed if e.raised and (names.execution_key(e.info) == own or not e.has_finished)]
             if len(askable) < len(swallowed):
-                raise PauseSwallowed(_swallowed(swallowed[0].unanswered()[0].name))
+                raise PauseSwallowed(_swallowed(questions[0].name))
             raised = askable[0].raised
             assert raised is not None
             raise GraphInterrupt(names.interrupts_of(raised))
         covered = self._covering(configurable)
-        if covered is not None and names.times_asked(configurable) > len(names.brought(configurable) or ()):
-            audit_log.warning("interrupt_swallowed %s", canonical_json({"name": covered.name}))
-            raise PauseSwallowed(_swallowed(covered.name))
+        asked = 0 if covered is None or swallowed else names.times_asked(configurable)
+        if covered is not None and asked > len(names.brought(configurable) or ()):
+            yield from self._tell_swallowed_native(covered.name, config)
+            if must_ask:
+                raise PauseSwallowed(_swallowed(covered.name))
 
     def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
         """Record and warn, once each, that a task swallowed these questions."""
-        fresh = [question for question in questions if self._hub.first_time(("swallowed", question.interrupt_id))]
-        for question in fresh:
-            told = {"name": question.name, "interrupt_id": question.interrupt_id}
-            row = self.row_of(question, thread_id)
+        for question in questions:
+            if self._hub.first_time(("swallowed", question.interrupt_id)):
+                told = {"name": question.name, "interrupt_id": question.interrupt_id}
+                yield from self._tell(self.row_of(question, thread_id), told)
+
+    def _tell_swallowed_native(self, name: str, config: Config) -> Effects[None]:
+        info = names.execution_info(config["configurable"])
+        if self._hub.first_time(("swallowed", names.running_task_id(config["configurable"], info.task_id))):
+            told = {"name": name, "node": names.node_path(info.checkpoint_ns)}
+            yield from self._tell(self._nameless(config, name, str(info.thread_id)), told)
+
+    def _tell(self, row: dict[str, Any] | None, told: dict[str, str]) -> Effects[None]:
+        if row is not None:
             yield from transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
-            audit_log.warning("interrupt_swallowed %s", canonical_json(told))
-        for question in fresh:
-            with suppress(
-                UserWarning
-            ):  # an application may have warnings raised; what is to happen goes on all the same
-                warnings.warn(_swallowed(question.name), UserWarning, stacklevel=2)
+        audit_log.warning("interrupt_swallowed %s", canonical_json(told))
+        with suppress(UserWarning):  # an application may have warnings raised; what is to happen goes on all the same
+            warnings.warn(_swallowed(told["name"]), UserWarning, stacklevel=2)
 
 
 def _swallowed(name: str) -> str:

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from langgraph.errors import GraphInterrupt
@@ -108,6 +109,8 @@ class Execution:
     told: dict[str, AnswerEvent] = field(default_factory=dict)  # of the answers used, by jti, as far as they were made
     received: set[str] = field(default_factory=set)
     noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
+    ended: bool = False  # its task has finished with a question that nobody was asked
+    is_old: bool = False  # the node that it ran in, or below, has begun anew since
     of_before: bool = False  # the thread was read since: another run may have begun, and this one have died
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -157,6 +160,12 @@ class Execution:
     def unanswered(self) -> list[Question]:
         """What this execution has asked and not been told."""
         return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
+
+
+def _unasked(executions: Iterable[Execution]) -> list[Execution]:
+    """Of each task's newest execution, those that asked and were not told."""
+    newest = {execution.task_id: execution for execution in executions}
+    return [e for e in newest.values() if e.refused is None and e.unanswered()]
 
 
 def take_swallowed(executions: Iterable[Execution]) -> list[Question]:
@@ -228,10 +237,31 @@ class Executions:
     def swallowed_under(self, thread: Thread, info: ExecutionInfo) -> list[Execution]:
         """Of a task that has returned and of all tasks below it, the executions that asked and were not told.
 
-        Of one task only the newest counts: a node may be tried again.
+        Of one task only the newest counts, and nothing that was asked before this pass of the node began.
         """
-        newest = {e.task_id: e for e in self.under(thread, info.checkpoint_ns)}
-        return [e for e in newest.values() if e.refused is None and e.unanswered()]
+        own = names.execution_key(info)
+        found = [(names.execution_key(e.info) == own, e) for e in self.under(thread, info.checkpoint_ns)]
+        current = [(is_own, e) for is_own, e in found if is_own or not e.is_old]
+        return _unasked(e for _, e in sorted(current, key=itemgetter(0)))  # the pass's own is the newest
+
+    def begin(self, thread: Thread, info: ExecutionInfo) -> None:
+        """A pass of a node begins: what was asked in it before, or below it, is of an earlier one."""
+        for execution in self.under(thread, info.checkpoint_ns):
+            execution.is_old = True
+
+    def end_swallowed(self, thread: Thread, task_id: str) -> bool:
+        """Note that a task has finished; returns whether it asked and was not told."""
+        found = [e for e in _unasked(self.of_task(thread, task_id)) if not e.is_old]
+        for execution in found:
+            execution.ended = True
+        return bool(found)
+
+    def swallowed_before(self, thread: Thread, ns: str, checkpoint_id: str) -> bool:
+        """Whether a subgraph's checkpoint of this id lies behind a task, of it or below it, that finished though it asked and
+        was not told."""
+        found = [e for e in _unasked(self.of_thread(thread)) if names.is_below(e.ns, ns) and not e.is_old]
+        behind = [e for e in found if names.came_before(e.info.checkpoint_id, checkpoint_id)]
+        return any(e.ended or (e.writes and e.has_finished) for e in behind)
 
     def of_thread(self, thread: Thread) -> list[Execution]:
         """All executions of a thread, in whatever namespace."""

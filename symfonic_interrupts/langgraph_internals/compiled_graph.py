@@ -46,8 +46,9 @@ def is_cached(node_or_graph: Any) -> bool:
     return getattr(node_or_graph, "cache_policy", None) is not None
 
 
-def put_around(node: Any, around: Callable[[Any], Any], before_writes: Any) -> None:
-    """Put something around each part of a compiled node's body, and something else before its writes.
+def put_around(node: Any, around: Callable[[Any, bool], Any], before_writes: Any) -> None:
+    """Put something around each part of a compiled node's body, and something else before its writes. `around` is told whether
+    the part is the first.
 
     LangGraph puts `bound` and `writers` together once, and keeps the result. If it kept it elsewhere, the guards would never
     run, and a resume past the adapter would count as an answer.
@@ -58,15 +59,16 @@ def put_around(node: Any, around: Callable[[Any], Any], before_writes: Any) -> N
         vars(node).pop(kept, None)
 
 
-def _around_each(body: Any, around: Callable[[Any], Any]) -> Any:
-    if isinstance(body, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
-        return RunnableSequence(*(_around_each(step, around) for step in body.steps), name=body.name)
+def _around_each(body: Any, around: Callable[[Any, bool], Any], is_first: bool = True) -> Any:
     steps = getattr(body, "steps", None)
-    if isinstance(steps, list) and steps:  # LangGraph's own kind of sequence
-        sequence = copy.copy(body)
-        sequence.steps = [_around_each(step, around) for step in steps]
-        return sequence
-    return around(body)
+    if not (isinstance(steps, list) and steps):
+        return around(body, is_first)
+    parts = [_around_each(step, around, is_first and n == 0) for n, step in enumerate(steps)]
+    if isinstance(body, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
+        return RunnableSequence(*parts, name=body.name)
+    sequence = copy.copy(body)  # LangGraph's own kind of sequence
+    sequence.steps = parts
+    return sequence
 
 
 def breakpoints_before(graph: Any) -> Any:

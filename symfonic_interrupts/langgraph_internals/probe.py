@@ -214,7 +214,7 @@ def _ask_and_answer(seen: Seen, deep: Any) -> None:
     asking: Any = below.compile()
     seen.sequence = asking.nodes["sequence"]
     _ = asking.nodes["ask"].node  # LangGraph has put it together already when a guard is put on
-    put_around(asking.nodes["ask"], lambda body: _Around(seen, body), _BeforeWrites(seen))
+    put_around(asking.nodes["ask"], lambda body, _: _Around(seen, body), _BeforeWrites(seen))
 
     builder = StateGraph(State).add_node("sub", asking, cache_policy=CachePolicy()).add_edge(START, "sub")
     builder.add_node("never", nothing)

@@ -26,7 +26,7 @@ from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.saver.announcer import PUT_WAIT_SECONDS, Announcer, Config, PutWatch
 from symfonic_interrupts.saver.reads import Loader
-from symfonic_interrupts.saver.writes import WritesReader, Writing
+from symfonic_interrupts.saver.writes import WritesReader, Writing, finishes
 from symfonic_interrupts.store.row_mac import seal_row
 from symfonic_interrupts.store.schema import PauseRow
 
@@ -87,6 +87,11 @@ class Recorder:
         thread = (self._graph, thread_id)
         run = delivery_run_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
+            if self._asks_after_all and self._hub.executions.swallowed_before(thread, ns, checkpoint["id"]):
+                # the run ends when this graph returns; another must not find that it went on, and take it from there
+                return {
+                    "configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
+                }
             yield from self._note(run, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
             stored = yield from Put(*args)
             self._hub.failpoint("checkpoint_written")
@@ -144,6 +149,11 @@ class Recorder:
                 execution.noted.update(unknown)
         return bool(used)
 
+    @property
+    def _asks_after_all(self) -> bool:
+        """Whether a node that swallowed a question is kept from finishing."""
+        return self.loading.guarded and self._hub.config.on_swallowed == "ask"
+
     # -- put_writes
 
     def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
@@ -178,6 +188,9 @@ class Recorder:
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
         run = delivery_run_of(config, self._graph)
+        is_over = self._asks_after_all and finishes(writes)
+        if is_over and self._hub.executions.end_swallowed((self._graph, thread_id), task_id):
+            return None  # no node, or one that no guard sees: the node around it will not finish
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         drift: Drift | None = None

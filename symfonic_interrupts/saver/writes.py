@@ -38,6 +38,11 @@ class Writing:
     finishes: bool = False
 
 
+def finishes(writes: Sequence[tuple[str, Any]]) -> bool:
+    """Whether these writes are a task's output."""
+    return any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+
+
 class WritesReader:
     """Reads the writes of one graph's tasks, with what this process remembers of their executions."""
 
@@ -73,7 +78,7 @@ class WritesReader:
                 writing.used.update(cut_off)
                 writing.hidden += cut_off
         writing.asks = any(channel == INTERRUPT for channel, _ in writes)
-        writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+        writing.finishes = finishing = finishes(writes)
         run = delivery_run_of(config, self._graph)
         if finishing and run is not None:
             unused |= run.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
