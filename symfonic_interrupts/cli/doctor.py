@@ -175,7 +175,7 @@ def _hub(seen: Examination, calls: Calls, checks: list[str]) -> None:
         return calls(hub.database, "run", body)
 
     def in_use() -> str:
-        return _all_there(hub.keys, in_store(hub.operations.keys_in_use))
+        return _all_there(hub.keys, in_store(hub.operations.upkeep.keys_in_use))
 
     looks: dict[str, Callable[[], str]] = {
         "keys": lambda: _ring(hub.keys),

@@ -31,7 +31,7 @@ from symfonic_interrupts.events import (
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import Event
 from symfonic_interrupts.store.row_mac import row_is_authentic, seal_row
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import EventSubject, PauseRow, PauseWithAnswer, columns_of
 from symfonic_interrupts.tokens.pause_token import PauseToken
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -116,8 +116,8 @@ def token_of(hub: Hub, row: PauseRow) -> PauseToken:
     )
 
 
-def scope_of(row: PauseRow) -> FrameworkTenantScope:
-    """The scope that a pause belongs to."""
+def scope_of(row: EventSubject) -> FrameworkTenantScope:
+    """The scope that a pause, or an event of one, belongs to."""
     return FrameworkTenantScope(row["tenant_id"], row["sub_tenant_id"], row["namespace"])
 
 
@@ -142,7 +142,7 @@ def open_events(hub: Hub, rows: Iterable[PauseRow]) -> list[PauseEvent]:
 
 
 def _pause_event(row: PauseRow, token: str) -> PauseEvent:
-    common = {key: row[key] for key in ("expires_at", "interrupt_id", "thread_id", "run_id")}
+    common = columns_of(row, "expires_at", "interrupt_id", "thread_id", "run_id")
     if row["name"] == ASK_USER:
         request = AskUserRequest.model_validate_json(row["payload"])
         return AskUserQuestionEvent(pause_token=token, request=request, tool_call_id=request.tool_call_id, **common)
@@ -188,7 +188,7 @@ def answer_event(
 def answer_record(row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
     """The event row of an accepted answer: the event, and who answered."""
     seconds = max(0.0, (at - row["created_at"]).total_seconds())
-    where = {key: row[key] for key in ("interrupt_id", "thread_id", "run_id", "payload")}
+    where = columns_of(row, "interrupt_id", "thread_id", "run_id", "payload")
     kind, body = _record(answer_event(row["name"], response, seconds=seconds, defaulted=defaulted, **where))
     return kind, {**body, "actor": actor}
 
@@ -211,8 +211,8 @@ def used_answer_event(answer: Answer, question: Question | None, run_id: str | N
 
 def expiry_event(row: PauseRow, swept_at: datetime) -> ExpiryEvent:
     """The event of a pause whose time was over when the janitor came."""
-    common = {key: row[key] for key in ("interrupt_id", "scope_hash", "thread_id")}
-    times = {"expired_at": row["expires_at"], "swept_at": swept_at}
+    common = columns_of(row, "interrupt_id", "scope_hash", "thread_id")
+    times: dict[str, Any] = {"expired_at": row["expires_at"], "swept_at": swept_at}
     if row["name"] == ASK_USER:
         return AskUserExpiredEvent(**common, **times)
     return InterruptExpiredEvent(name=row["name"], **common, **times)
@@ -246,18 +246,19 @@ def new_receipt(row: PauseRow, response: str, at: datetime, *, actor: str | None
     )
 
 
-def stored_answer(hub: Hub, row: PauseRow) -> Answer:
+def stored_answer(hub: Hub, row: PauseWithAnswer) -> Answer:
     """The answer of an answered row, checked: the row, the receipt and the response must fit each other.
 
     Raises:
         StoreError: one of them was changed in the database.
     """
     check_authentic(hub, row)
+    response = row["answer_response"]
     try:
         sealed = json.loads(row["answer_receipt"] or "null")
         receipt = Receipt.unseal(sealed, hub.keys)
     except (ReceiptInvalid, ValueError):
         receipt = None
-    if receipt is None or receipt.jti != row["jti"] or not receipt.covers(row["answer_response"]):
+    if receipt is None or response is None or receipt.jti != row["jti"] or not receipt.covers(response):
         raise StoreError(f"the answer to {row['interrupt_id']} was changed in the database; it is not delivered")
-    return Answer(receipt, row["answer_response"], sealed)
+    return Answer(receipt, response, sealed)

@@ -48,7 +48,7 @@ from symfonic_interrupts.delivering.progress import (
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError, StoreError, ThreadBusy
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.store.operations import Failure
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow, PauseWithAnswer
 
 
 class Deliverer:
@@ -95,7 +95,7 @@ class Deliverer:
         progress = Progress(rows)
         by_itself = by_itself or recovering
         if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
-            yield from transact(self._hub.operations.end_lease, keeper.lease, clean=False)
+            yield from transact(self._hub.operations.leasing.end_lease, keeper.lease, clean=False)
             return Delivery(thread_id)
         clean = False
         try:
@@ -122,7 +122,7 @@ class Deliverer:
                 raise
             finally:
                 if not progress.over:
-                    end = self._hub.operations.end_lease
+                    end = self._hub.operations.leasing.end_lease
                     used = sorted(keeper.used)
                     failed_at = yield from transact(
                         end, keeper.lease, clean=clean, used=used, checkpoint_id=at, failure=failure
@@ -156,9 +156,13 @@ class Deliverer:
             at = str(head.config["configurable"]["checkpoint_id"])
             if any(row["checkpoint_id"] < at for row in progress.rows):
                 used = yield from used_before(at, progress.rows)
-                changed = yield from transact(self._hub.operations.advance, self._saver.graph, thread_id, at, used=used)
+                changed = yield from transact(
+                    self._hub.operations.settling.advance, self._saver.graph, thread_id, at, used=used
+                )
                 progress.note_ends(changed)
-                progress.rows = yield from transact(self._hub.operations.load_thread, self._saver.graph, thread_id)
+                progress.rows = yield from transact(
+                    self._hub.operations.reading.load_thread, self._saver.graph, thread_id
+                )
             facts = yield from self._facts(head, progress, frozenset(tried), retry_failed=not by_itself)
             step = plan(**facts, crashed=False)
             outlook = None
@@ -193,7 +197,7 @@ class Deliverer:
             config = yield from self._config(thread_id, kwargs, keeper, answers or progress.rows)
             if not progress.ran:
                 if keeper.lease.failed:
-                    yield from transact(self._hub.operations.try_again, keeper.lease)
+                    yield from transact(self._hub.operations.leasing.try_again, keeper.lease)
                 yield Keep(keeper)
             progress.ran = True
             graph_kwargs = {key: value for key, value in kwargs.items() if key != "config"}
@@ -214,7 +218,7 @@ class Deliverer:
             place = keeper.reached or id_of(head)
             if place is None:
                 continue
-            conclude = self._hub.operations.conclude
+            conclude = self._hub.operations.leasing.conclude
             found = yield from transact(conclude, keeper.lease, place, list(progress.ids), sorted(keeper.used))
             progress.rows, progress.over = found.rows, found.over
             progress.ended.update(found.states)
@@ -244,10 +248,15 @@ class Deliverer:
         }
 
     def _look(
-        self, thread_id: str, kwargs: dict[str, Any], head: Any, rows: list[PauseRow], sending: list[PauseRow]
+        self,
+        thread_id: str,
+        kwargs: dict[str, Any],
+        head: Any,
+        rows: list[PauseWithAnswer],
+        sending: list[PauseWithAnswer],
     ) -> Effects[Outlook]:
-        ended: set[str] = yield from transact(
-            self._hub.operations.ended_natives, self._saver.graph, thread_id, str(id_of(head))
+        ended = yield from transact(
+            self._hub.operations.reading.ended_natives, self._saver.graph, thread_id, str(id_of(head))
         )
         return (yield from look(self.graph, thread_id, kwargs, head, Standing.of(rows, ended, sending)))
 
@@ -257,17 +266,23 @@ class Deliverer:
         """What is kept of a failure; None where the thread has no pause that it could belong to."""
         had = [row for row in progress.rows if row["jti"] in keeper.brought | keeper.used]
         had = had or [row for row in progress.rows if row["state"] == "answered"]
-        about = had[0] if had else (yield from transact(self._hub.operations.load_latest, self._saver.graph, thread_id))
+        about: PauseRow | None = (
+            had[0]
+            if had
+            else (yield from transact(self._hub.operations.reading.load_latest, self._saver.graph, thread_id))
+        )
         if about is None:
             return None
         raised = progress.failure
         if progress.raised is not None:
             raised = Raised.by(progress.raised, (yield from self._node_that_raised(thread_id, kwargs, progress.rows)))
         assert raised is not None, "asked for what was raised"
-        ids = tuple(sorted({row["interrupt_id"] for row in had or [about]}))
+        ids = tuple(sorted({row["interrupt_id"] for row in had} or {about["interrupt_id"]}))
         return Failure(raised.node, raised.error_type, raised.message, about, ids)
 
-    def _node_that_raised(self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseRow]) -> Effects[str | None]:
+    def _node_that_raised(
+        self, thread_id: str, kwargs: dict[str, Any], rows: list[PauseWithAnswer]
+    ) -> Effects[str | None]:
         try:
             head = yield from checkpoint_at(thread_id)
             outlook = yield from self._look(thread_id, kwargs, head, rows, [])
@@ -278,7 +293,7 @@ class Deliverer:
     def _settle(self, thread_id: str, progress: Progress, applied: list[str], unused: list[str]) -> Effects[None]:
         if applied or unused:
             moved, progress.rows = yield from transact(
-                self._hub.operations.settle, self._saver.graph, thread_id, applied, unused
+                self._hub.operations.settling.settle, self._saver.graph, thread_id, applied, unused
             )
             progress.note_ends(moved)
 
@@ -305,12 +320,12 @@ class Deliverer:
         return Command(resume=resume)
 
     def _config(
-        self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, rows: list[PauseRow]
+        self, thread_id: str, kwargs: dict[str, Any], keeper: LeaseKeeper, rows: list[PauseWithAnswer]
     ) -> Effects[dict[str, Any]]:
         config = dict(kwargs.get("config") or {})
-        row = rows[0] if rows else None
+        row: PauseRow | None = rows[0] if rows else None
         if row is None:
-            row = yield from transact(self._hub.operations.load_latest, self._saver.graph, thread_id)
+            row = yield from transact(self._hub.operations.reading.load_latest, self._saver.graph, thread_id)
         own: dict[str, Any] = {"thread_id": thread_id, names.STRICT_RESUME: True, LEASE: keeper}
         if row is not None:
             scope = own[SCOPE] = scope_of(row)
@@ -357,7 +372,7 @@ class Deliverer:
                 output["__interrupt__"] = list(state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
-            ended.update((yield from transact(self._hub.operations.states_of, unknown)))
+            ended.update((yield from transact(self._hub.operations.reading.states_of, unknown)))
         return Delivery(
             thread_id,
             output,

@@ -6,11 +6,13 @@ what `migrations.upgrade` is for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from symfonic_interrupts.errors import StoreError
-from symfonic_interrupts.store.records import reads
+from symfonic_interrupts.store.operations.work import reads
 from symfonic_interrupts.store.schema import metadata, pauses
 
 SCHEMA_VERSION = "0004"
@@ -33,28 +35,28 @@ def version_of(connection: sa.Connection) -> str | None:
     """The version of the database's schema, or None where it has none of ours."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    found: str | None = connection.execute(sa.select(_versions.c.version_num)).scalar()
-    return found
+    version: str | None = connection.execute(sa.select(_versions.c.version_num)).scalar()
+    return version
 
 
-def check_version(found: str) -> None:
+def check_version(version: str) -> None:
     """Raise StoreError for a schema that this release does not know how to use."""
-    if found == SCHEMA_VERSION:
+    if version == SCHEMA_VERSION:
         return
-    if is_newer(found):
+    if is_newer(version):
         raise StoreError(
-            f"the pause store has schema {found}, and this release of symfonic-interrupts knows {SCHEMA_VERSION}: install a"
+            f"the pause store has schema {version}, and this release of symfonic-interrupts knows {SCHEMA_VERSION}: install a"
             " newer release (`symfonic-interrupts db upgrade` of an older one cannot bring a schema back)"
         )
     raise StoreError(
-        f"the pause store has schema {found}, and this release of symfonic-interrupts needs {SCHEMA_VERSION}: run"
+        f"the pause store has schema {version}, and this release of symfonic-interrupts needs {SCHEMA_VERSION}: run"
         " `symfonic-interrupts db upgrade`"
     )
 
 
-def is_newer(found: str) -> bool:
+def is_newer(version: str) -> bool:
     """Whether a version comes after this release's, or is none that it knows."""
-    return not found.isdecimal() or int(found) > int(SCHEMA_VERSION)
+    return not version.isdecimal() or int(version) > int(SCHEMA_VERSION)
 
 
 def create_tables(connection: sa.Connection) -> None:
@@ -65,9 +67,9 @@ def create_tables(connection: sa.Connection) -> None:
     """
     on_postgres = connection.dialect.name == "postgresql"
     wait_for_others(connection)
-    found = version_of(connection)
-    if found is not None:
-        check_version(found)
+    version = version_of(connection)
+    if version is not None:
+        check_version(version)
         return
     if sa.inspect(connection).has_table(pauses.name):
         refuse_unreleased(connection)
@@ -89,7 +91,9 @@ def wait_for_others(connection: sa.Connection) -> None:
     """Hold the lock for making and changing the schema until the transaction ends; of an SQLite file its write lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
-    elif not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+        return
+    driver: Any = connection.connection.driver_connection
+    if not driver.in_transaction:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
