@@ -2,8 +2,7 @@
 
 `run(fn, *args)` calls `fn(connection, *args)` in one transaction and returns its result; `arun` does the same for a coroutine,
 and finishes a transaction that it has begun even when the awaiting task is cancelled. Errors of SQLAlchemy and the driver
-leave here as `StoreError`, without statements or values. A body may be run again, from its beginning, where the database has
-undone it or its connection was lost: it must do nothing but through its connection.
+leave here as `StoreError`, without statements or values. A body may be run again; see `repeats`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The MAC of a pause row: whoever edits a row by hand gets no token and no answer for it."""
+"""The MAC of a pause row: a row that was edited by hand is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which pause an `interrupt_id` means. It has 48 bits: among some ten million pauses two are likely to have the same one.
+"""Which pause an `interrupt_id` means.
+
+An id has 48 bits: among some ten million pauses, two are likely to have the same one.
 
 An open pause is meant before those that have ended. Where the id may still mean several, none is shown, answered or ended, and
 the caller must say more.
@@ -20,7 +22,7 @@ R = TypeVar("R", bound=_WithState)
 
 
 def the_one_meant(rows: Sequence[R]) -> R | None:
-    """The pause that is meant, of those with one id that the caller may see; None where there is none.
+    """The pause that is meant, of those with the same id that the caller may see; None where there is none.
 
     Args:
         rows: the newest row of each.

@@ -2,9 +2,9 @@
 
 `interrupt_pauses` has one row per question. Its columns are covered by a MAC (`SIGNED_COLUMNS`), but for those that say how
 far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`, `drifts`. `interrupt_consumed_tokens` decides: a
-`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only; what
-anybody can cause as often as they like is counted in `interrupt_refusals` instead. A row of `interrupt_thread_leases` says that
-a thread is being driven, that whoever drove it died, or that its run failed.
+`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
+Refusals, which anybody can cause as often as they like, are counted in `interrupt_refusals`. A row of
+`interrupt_thread_leases` says that a thread is being driven, that its worker died, or that its run failed.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ leases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("fence", _KEY, nullable=False),  # 1: nobody held it before; more: taken over from one that lapsed
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    sa.Column("breakpoints", sa.Text),  # canonical JSON: those that the delivery was given for its run alone
+    sa.Column("breakpoints", sa.Text),  # canonical JSON: breakpoints that the delivery was given for its run alone
     # what its run raised after an answer, and the scope of that answer's pause
     sa.Column("failed_at", UtcDateTime),
     sa.Column("failed_node", sa.Text),

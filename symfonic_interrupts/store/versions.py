@@ -1,7 +1,7 @@
 """Which schema a database has: one row in a table of its own, in the form that Alembic keeps, written without Alembic.
 
-New tables are made and stamped in one transaction. A database whose version is another one is refused, never changed: that is
-what `migrations.upgrade` is for.
+New tables are made and stamped in one transaction. A database of another version is refused and never changed here:
+`migrations.upgrade` does that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEMA_LOCK = 0x73796D66  # any number: processes that make or change the schem
 
 _versions = sa.Table(
     VERSION_TABLE,
-    sa.MetaData(),  # apart from the store's own tables: migrations compare those, and Alembic makes this one itself
+    sa.MetaData(),  # not among the store's own tables: migrations compare those, and Alembic makes this one itself
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
@@ -55,7 +55,7 @@ def check_version(version: str) -> None:
 
 
 def is_newer(version: str) -> bool:
-    """Whether a version comes after this release's, or is none that it knows."""
+    """Whether a version comes after this release's, or is not one of the numbered ones."""
     return not version.isdecimal() or int(version) > int(SCHEMA_VERSION)
 
 
@@ -88,7 +88,7 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def wait_for_others(connection: sa.Connection) -> None:
-    """Hold the lock for making and changing the schema until the transaction ends; of an SQLite file its write lock."""
+    """Hold the lock for making and changing the schema until the transaction ends. On SQLite, it is the file's write lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
         return
@@ -98,8 +98,10 @@ def wait_for_others(connection: sa.Connection) -> None:
 
 
 def refuse_unreleased(connection: sa.Connection) -> None:
-    """Raise StoreError for tables of an unreleased version. Without a version, they may also be what a process left that died
-    while it made them."""
+    """Raise StoreError for tables of an unreleased version.
+
+    Tables without a version may also have been left by a process that died while it made them: those have all columns.
+    """
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):

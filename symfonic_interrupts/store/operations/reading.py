@@ -15,9 +15,7 @@ from symfonic_interrupts.store.operations.work import Work, reads
 from symfonic_interrupts.store.rows import EventRow, FailedLease, PauseRow, PauseWithAnswer
 from symfonic_interrupts.store.same_ids import the_one_meant
 from symfonic_interrupts.store.schema import events, leases, pauses
-
-EventPosition = tuple[int, int]
-"""A position among the events: (transaction, id)."""
+from symfonic_interrupts.tokens.cursor import Position
 
 BEFORE_ALL = datetime.fromtimestamp(0, UTC)
 """Before any pause was due."""
@@ -140,7 +138,7 @@ class Reading:
         scope: FrameworkTenantScope,
         sub_scope_names: Sequence[str] | None,
         thread_id: str | None,
-        after: EventPosition | None,
+        after: Position | None,
         limit: int,
     ) -> list[EventRow]:
         """Event rows of the scope after a position, in the order in which their transactions ended; see `list_open`."""
@@ -155,7 +153,7 @@ class Reading:
         return work.rows(query.limit(limit))
 
     @reads
-    def events_end(self, connection: sa.Connection) -> EventPosition:
+    def events_end(self, connection: sa.Connection) -> Position:
         """The position after which all events stand that nobody can have read yet."""
         work = Work(connection, self._clock)
         end: Any = work.execute(work.sql.reading.events_end).one()
