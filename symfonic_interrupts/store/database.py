@@ -2,7 +2,7 @@
 
 `run(fn, *args)` calls `fn(connection, *args)` in one transaction and returns its result; `arun` does the same for a coroutine,
 and finishes a transaction that it has begun even when the awaiting task is cancelled. Errors of SQLAlchemy and the driver
-leave here as `StoreError`, without statements or values. A body may be run again; see `repeats`.
+leave here as `StoreError`, without statements or values. A body may be run again; see `bodies`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from symfonic_interrupts import forks
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.errors import RegistrationError, StoreError
+from symfonic_interrupts.store.bodies import P, T, Transaction, backoff, may_repeat, only_reads, run_body
 from symfonic_interrupts.store.connections import Connections
 from symfonic_interrupts.store.engines import refuse_autocommit
 from symfonic_interrupts.store.failures import StoreErrors
-from symfonic_interrupts.store.repeats import P, T, Transaction, backoff, may_repeat, run_body
 from symfonic_interrupts.store.threads import STORE_THREADS, Threads
 from symfonic_interrupts.store.versions import check_version, create_tables, version_of
 
@@ -36,6 +36,7 @@ class Database:
         clock: the time, where the database has none of its own (SQLite).
 
     Attributes:
+        connections: the engines.
         dialect: `sqlite` or `postgresql`.
 
     Raises:
@@ -81,7 +82,7 @@ class Database:
             return self._transact(body, *args, **kwargs)
 
     def _transact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        engine = self.connections.sync_engine(reads=getattr(body, "reads", False))
+        engine = self.connections.sync_engine(reads=only_reads(body))
         attempt = 1
         while True:
             committing = False
@@ -119,7 +120,7 @@ class Database:
             return await self._atransact(body, *args, **kwargs)
 
     async def _atransact(self, body: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        engine = self.connections.async_engine(reads=getattr(body, "reads", False))
+        engine = self.connections.async_engine(reads=only_reads(body))
         attempt = 1
         while True:
             committing = False

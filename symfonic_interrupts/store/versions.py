@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from symfonic_interrupts.errors import StoreError
-from symfonic_interrupts.store.operations.work import reads
+from symfonic_interrupts.store.bodies import reads
 from symfonic_interrupts.store.schema import metadata, pauses
 
 SCHEMA_VERSION = "0004"

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.operations.work import Work, reads
+from symfonic_interrupts.store.bodies import reads
+from symfonic_interrupts.store.operations.work import Work
 from symfonic_interrupts.store.rows import EventRow, FailedLease, PauseRow, PauseWithAnswer
 from symfonic_interrupts.store.same_ids import the_one_meant
 from symfonic_interrupts.store.schema import events, leases, pauses

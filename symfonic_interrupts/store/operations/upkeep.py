@@ -11,7 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from symfonic_interrupts.clock import Clock
-from symfonic_interrupts.store.operations.work import Work, reads
+from symfonic_interrupts.store.bodies import reads
+from symfonic_interrupts.store.operations.work import Work
 from symfonic_interrupts.store.rows import PauseRow
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,14 +13,6 @@ from symfonic_interrupts.clock import Clock
 from symfonic_interrupts.store.records import Claim, Event
 from symfonic_interrupts.store.rows import EventSubject, MovedPause, columns_of
 from symfonic_interrupts.store.statements import statements
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def reads(body: F) -> F:
-    """Mark a body that only reads. Its statements need no transaction around them: each sees what was committed before it."""
-    vars(body)["reads"] = True
-    return body
 
 
 class Work:

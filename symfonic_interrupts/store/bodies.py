@@ -1,10 +1,10 @@
-"""When a transaction is run again from its beginning: where the one before left nothing behind."""
+"""Transaction bodies: what they are, which only read, and when one is run again from its beginning."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -12,6 +12,7 @@ from symfonic_interrupts.store.failures import is_conflict, is_stale
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Transaction = Callable[Concatenate[sa.Connection, P], T]
 """A transaction body. It does nothing but through its connection, because it may be run more than once."""
@@ -23,6 +24,17 @@ CONFLICTS = 20
 """How often a transaction is begun that the database undoes in favour of another. Each time, another one has succeeded."""
 
 LONGEST_BACKOFF_SECONDS = 0.2
+
+
+def reads(body: F) -> F:
+    """Mark a body that only reads. Its statements need no transaction around them: each sees what was committed before it."""
+    vars(body)["reads"] = True
+    return body
+
+
+def only_reads(body: Callable[..., object]) -> bool:
+    """Whether the body is marked by `reads`."""
+    return getattr(body, "reads", False) is True
 
 
 def run_body(connection: sa.Connection, body: Transaction[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
