@@ -53,7 +53,7 @@ class Upkeep:
     def keys_in_use(self, connection: sa.Connection) -> dict[str, int]:
         """How many rows and receipts of pauses that may still be answered, delivered or reissued each key has signed."""
         work = Work(connection, self._clock)
-        rows: Any = work.execute(work.sql.upkeep.keys_in_use)
+        rows: Any = work.execute(work.sql.upkeep.keys_in_use).all()
         counts: Counter[str] = Counter(dict(rows))
         for receipt in work.execute(work.sql.upkeep.undelivered_receipts).scalars():
             counts[json.loads(receipt)["kid"]] += 1
