@@ -20,11 +20,12 @@ from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Question
-from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.refusals import record_refusal
 from symfonic_interrupts.core.rows import new_row
 from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
 from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.store.rows import EventSubject, PauseRow, RefusalSubject, columns_of
 
 Config = Mapping[str, Any]
 
@@ -147,21 +148,20 @@ class Door:
         """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
         error.recorded = True
         thread_id = str(names.execution_info(config["configurable"]).thread_id)
-        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
-        meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
+        rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
+        meant = [row for row in rows if columns_of(row, *of) == of]
         row = meant[-1] if meant else self._nameless(config, name, thread_id)
         if row is not None:
             yield from record_refusal(self._hub, row, error.code, {"name": name})
         else:
             audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
 
-    def _nameless(self, config: Config, name: str, thread_id: str) -> dict[str, Any] | None:
+    def _nameless(self, config: Config, name: str, thread_id: str) -> RefusalSubject | None:
         """What an event tells where no question was asked. None where no scope is known: it would be nobody's event."""
         try:
             scope = self._hub.scope_of_run(config)
         except ScopeRequired:
             return None
-        tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
         counted = canonical_json(
             {"graph": self._graph, "thread_id": thread_id, "name": name}
         )  # in place of a token's id
@@ -171,10 +171,12 @@ class Door:
             "thread_id": thread_id,
             "interrupt_id": "",
             "name": name,
-            **tenant,
+            "tenant_id": scope.tenant_id,
+            "sub_tenant_id": scope.sub_tenant_id,
+            "namespace": scope.namespace,
         }
 
-    def row_of(self, question: Question, thread_id: str) -> dict[str, Any]:
+    def row_of(self, question: Question, thread_id: str) -> PauseRow:
         """What an event tells of a question that has no row of its own, or none that is known here."""
         return new_row(
             self._hub,
@@ -239,9 +241,9 @@ class Door:
             told = {"name": name, "node": names.node_path(info.checkpoint_ns)}
             yield from self._tell(self._nameless(config, name, str(info.thread_id)), told)
 
-    def _tell(self, row: dict[str, Any] | None, told: dict[str, str]) -> Effects[None]:
+    def _tell(self, row: EventSubject | None, told: dict[str, str]) -> Effects[None]:
         if row is not None:
-            yield from transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
+            yield from transact(self._hub.operations.recording.record, row, ("interrupt_swallowed", told))
         audit_log.warning("interrupt_swallowed %s", canonical_json(told))
         with suppress(UserWarning):  # an application may have warnings raised; what is to happen goes on all the same
             warnings.warn(_swallowed(told["name"]), UserWarning, stacklevel=2)

@@ -25,7 +25,7 @@ from symfonic_interrupts.core.executions import Execution
 from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.errors import PayloadInvalid
 from symfonic_interrupts.store.operations import Claim
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 MOST_DRIFTS = 3
 """So many answers in a row may miss: then the node is told, not another person asked."""
@@ -100,7 +100,7 @@ def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Eff
         jtis: of the answers that their tasks did not take.
     """
     found: list[Drift] = []
-    answers = (yield from transact(hub.operations.unfit_answers, jtis)) if jtis and asked else []
+    answers = (yield from transact(hub.operations.reading.unfit_answers, jtis)) if jtis and asked else []
     for row in asked:
         before = [a for a in answers if (a["name"], a["leaf_task_id"]) == (row["name"], row["leaf_task_id"])]
         if not before or any(a["request_hash"] == row["request_hash"] for a in before):
@@ -115,11 +115,11 @@ def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Eff
         }
         # after the last one it begins anew: by then the node may have been mended
         counts = dict.fromkeys((a["jti"] for a in before), 0) if drift.is_last else {row["jti"]: drift.times}
-        yield from transact(hub.operations.count_drifts, counts, row, ("interrupt_drifted", told))
+        yield from transact(hub.operations.opening.count_drifts, counts, row, ("interrupt_drifted", told))
         audit_log.warning("interrupt_drifted %s", canonical_json({**told, "interrupt_id": row["interrupt_id"]}))
         if drift.is_last:
             closed = ("interrupt_superseded", {"name": row["name"]})
-            yield from transact(hub.operations.close, row, Claim("superseded", "superseded"), closed)
+            yield from transact(hub.operations.claiming.close, row, Claim("superseded", "superseded"), closed)
         found.append(drift)
     return max(found, key=lambda drift: drift.times, default=None)
 

@@ -76,7 +76,7 @@ class Deliverer:
         keeper, rows = held or (yield from take)
         self._hub.failpoint("lease_taken")
         if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
-            yield from transact(self._hub.operations.end_lease, keeper.lease, clean=False)
+            yield from transact(self._hub.operations.leasing.end_lease, keeper.lease, clean=False)
             return Delivery(thread_id)
         kwargs = with_breakpoints(kwargs, keeper.lease.breakpoints)
         progress = Progress(rows)
@@ -112,7 +112,7 @@ class Deliverer:
             failed_at: datetime | None = None
             if not progress.over:
                 failed_at = yield from transact(
-                    self._hub.operations.end_lease,
+                    self._hub.operations.leasing.end_lease,
                     run.lease.lease,
                     clean=ending.clean,
                     used=sorted(run.used),
@@ -159,7 +159,7 @@ class Deliverer:
             output = names.with_interrupts(state.values, state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
-            ended.update((yield from transact(self._hub.operations.states_of, unknown)))
+            ended.update((yield from transact(self._hub.operations.reading.states_of, unknown)))
         return Delivery(
             thread_id,
             output,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
 from symfonic_interrupts.store.records import Failure
+from symfonic_interrupts.store.rows import FailedLease
 
 log = logging.getLogger("symfonic_interrupts.delivery")
 
@@ -49,7 +49,7 @@ class FailedThread(str):
         return super().__new__(cls, thread_id)
 
     @classmethod
-    def of(cls, lease: Mapping[str, Any]) -> FailedThread:
+    def of(cls, lease: FailedLease) -> FailedThread:
         """From a row of `interrupt_thread_leases`."""
         return cls(
             lease["thread_id"],

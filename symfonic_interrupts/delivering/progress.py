@@ -11,7 +11,7 @@ from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.delivering.failed_thread import FailedThread, Raised
 from symfonic_interrupts.events import PauseEvent
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import MovedPause, PauseWithAnswer
 
 BREAKPOINTS = ("interrupt_before", "interrupt_after")
 """Keyword arguments of a graph's call that name static breakpoints."""
@@ -51,7 +51,7 @@ class Progress:
         failure: what is kept of that, or of what a run before it raised that died before it could tell.
     """
 
-    rows: list[PauseRow]
+    rows: list[PauseWithAnswer]
     output: Any = None
     ran: bool = False
     raised: Exception | None = None
@@ -60,19 +60,24 @@ class Progress:
     ids: dict[str, str] = field(default_factory=dict)
     over: bool = False
 
-    def note_ends(self, rows: list[PauseRow]) -> None:
+    def note_ends(self, rows: list[MovedPause]) -> None:
         """Keep how answers ended, by jti."""
         for row in rows:
             self.ended[row["jti"]] = row["state"]
             self.ids[row["jti"]] = row["interrupt_id"]
 
 
-def native_values(answered: list[PauseRow]) -> dict[str, Any]:
+def native_values(answered: list[PauseWithAnswer]) -> dict[str, Any]:
     """By jti, what a native node is sent."""
-    return {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]}
+    return {row["jti"]: _value_of(row) for row in answered if row["native"]}
 
 
-def jtis_of(rows: list[PauseRow]) -> list[str]:
+def _value_of(row: PauseWithAnswer) -> Any:
+    assert row["answer_response"] is not None, "an answered pause has a response"
+    return json.loads(row["answer_response"])
+
+
+def jtis_of(rows: list[PauseWithAnswer]) -> list[str]:
     return [row["jti"] for row in rows]
 
 

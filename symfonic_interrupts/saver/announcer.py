@@ -14,7 +14,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import pause_event
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 MOST_RUNS = 1_000
 PUT_WAIT_SECONDS = 60.0

@@ -26,7 +26,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import stored_answer, used_answer_event
 from symfonic_interrupts.errors import RegistrationError, ThreadBusy
 from symfonic_interrupts.saver.announcer import Config, PutWatch
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 class Loader:
@@ -115,7 +115,7 @@ class Loader:
                 f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
                 " interrupts.resume_adapter(graph) before the graph runs"
             )
-        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
+        rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         for row in rows:
             if row["native"] and row["langgraph_id"] in questions:
                 raise RegistrationError(
@@ -145,7 +145,7 @@ class Loader:
             kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
-            rows, held = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
+            rows, held = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         if run is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
             writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
@@ -184,7 +184,7 @@ class Loader:
             return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
         return True
 
-    def _admitted(self, rows: list[PauseRow], value: Any) -> Loaded:
+    def _admitted(self, rows: list[PauseWithAnswer], value: Any) -> Loaded:
         """A task's stored answers: those that its rows still hold as answered, word for word. Others lose their content."""
         kept: list[Any] = []
         slots: set[int] = set()
@@ -205,7 +205,7 @@ class Loader:
             kept.append(VOID if points and slot not in slots else item)
         return Loaded(kept, admitted=slots, jtis=jtis)
 
-    def _note_native(self, row: PauseRow, value: Any) -> None:
+    def _note_native(self, row: PauseWithAnswer, value: Any) -> None:
         """An earlier delivery sent it, and may have died before it noted that it was used."""
         event = used_answer_event(self._hub, stored_answer(self._hub, row), None, row["run_id"])
         place = (row["leaf_task_id"], row["slot"])

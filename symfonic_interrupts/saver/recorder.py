@@ -20,7 +20,7 @@ from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import DeliveryRun, delivery_run_of
 from symfonic_interrupts.core.effects import Effects, Put, PutWrites, WaitFor, transact
 from symfonic_interrupts.core.executions import Execution, Remembered, take_swallowed
-from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.rows import pause_record
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
@@ -28,7 +28,7 @@ from symfonic_interrupts.saver.announcer import PUT_WAIT_SECONDS, Announcer, Con
 from symfonic_interrupts.saver.reads import Loader
 from symfonic_interrupts.saver.writes import WritesReader, Writing, finishes
 from symfonic_interrupts.store.row_mac import seal_row
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import EventSubject, PauseRow
 
 
 class Recorder:
@@ -103,7 +103,7 @@ class Recorder:
         # a delivery closes what it leaves behind when it ends
         leaves = run is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
         if leaves:
-            yield from transact(self._hub.operations.doubt, self._graph, thread_id)
+            yield from transact(self._hub.operations.upkeep.doubt, self._graph, thread_id)
         result = yield from Put(*args)
         self._puts.ended((thread_id, checkpoint["id"]))
         if run is not None:
@@ -113,7 +113,7 @@ class Recorder:
         if leaves or (used and run is None):
             # LangGraph keeps nothing of a step that new input cuts short
             dropped = before if metadata.get("source") == "input" else None
-            advance = self._hub.operations.advance
+            advance = self._hub.operations.settling.advance
             yield from transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
             # not of a run that died before this one began: it asked, and did not finish
@@ -235,10 +235,17 @@ class Recorder:
         for path in paths:
             with suppress(ScopeRequired):
                 scope = self._hub.scope_of_run(config)
-                row = {"graph": self._graph, "thread_id": str(place["thread_id"]), "interrupt_id": "", "name": path}
-                tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+                about: EventSubject = {
+                    "graph": self._graph,
+                    "thread_id": str(place["thread_id"]),
+                    "interrupt_id": "",
+                    "name": path,
+                    "tenant_id": scope.tenant_id,
+                    "sub_tenant_id": scope.sub_tenant_id,
+                    "namespace": scope.namespace,
+                }
                 yield from transact(
-                    self._hub.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path})
+                    self._hub.operations.recording.record, about, ("interrupt_uncovered", {"node": path})
                 )
             audit_log.warning("interrupt_uncovered %s", canonical_json({"graph": self._graph, "node": path}))
             with suppress(UserWarning):
@@ -251,9 +258,12 @@ class Recorder:
 
     def _open(self, run: DeliveryRun | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
         described = [(row, pause_record(self._hub, row)) for row in writing.rows]
-        opened: list[PauseRow]
         opened, marked = yield from transact(
-            self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
+            self._hub.operations.opening.open_pauses,
+            described,
+            self._reseal,
+            used=list(writing.used),
+            unused=writing.unused,
         )
         self._hub.failpoint("pause_opened")
         self._tell(run, thread_id, writing.used, writing.unused, marked)
@@ -275,7 +285,7 @@ class Recorder:
         must = list(used) if run is None else list(note)
         marked: list[str] = []
         if must or unused:
-            marked = yield from transact(self._hub.operations.mark_used, must, list(unused))
+            marked = yield from transact(self._hub.operations.settling.mark_used, must, list(unused))
         self._tell(run, thread_id, used, unused, marked)
 
     def _tell(

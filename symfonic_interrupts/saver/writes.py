@@ -21,7 +21,7 @@ from symfonic_interrupts.core.rows import new_row, used_answer_event
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent
 from symfonic_interrupts.saver.announcer import Config
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 
 @dataclass(slots=True)

@@ -153,7 +153,7 @@ async def test_who_drives_a_failed_thread_takes_it_off_the_list_meanwhile(bench:
     def pay(state: State) -> dict[str, Any]:
         if bank.calls:
             database = Database(bench.store_url, clock=bench.clock)
-            seen.append(database.run(bench.interrupts._hub.operations.list_failed, "default")[0])
+            seen.append(database.run(bench.interrupts._hub.operations.reading.list_failed, "default")[0])
             database.close()
         return bank(state)
 

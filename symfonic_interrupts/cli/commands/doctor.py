@@ -181,7 +181,7 @@ def _check_through_graph(examination: Examination, calls: Calls, checks: list[st
         return calls(hub.database, "run", body)
 
     def keys_in_use() -> str:
-        return _all_present(hub.keys, in_store(hub.operations.keys_in_use))
+        return _all_present(hub.keys, in_store(hub.operations.upkeep.keys_in_use))
 
     works: dict[str, Callable[[], str]] = {
         "keys": lambda: _ring_in_words(hub.keys),
