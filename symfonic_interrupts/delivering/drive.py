@@ -224,14 +224,14 @@ class Drive:
         run, progress = self._run, self._progress
         had = [row for row in progress.rows if row["jti"] in run.brought | run.used]
         had = had or [row for row in progress.rows if row["state"] == "answered"]
-        about = had[0] if had else (yield from self._latest())
+        about: PauseRow | None = had[0] if had else (yield from self._latest())
         if about is None:
             return None
         raised = progress.failure
         if progress.raised is not None:
             raised = Raised.by(progress.raised, (yield from self._node_that_raised()))
         assert raised is not None, "asked for what was raised"
-        ids = tuple(sorted({row["interrupt_id"] for row in had or [about]}))
+        ids = tuple(sorted({row["interrupt_id"] for row in had} or {about["interrupt_id"]}))
         return Failure(raised.node, raised.error_type, raised.message, about, ids)
 
     def _node_that_raised(self) -> Effects[str | None]:

@@ -66,7 +66,7 @@ async def test_a_question_of_a_task_that_is_over_when_it_is_passed_on_is_opened_
     waited: list[bool] = []
 
     def is_over() -> bool:
-        if bench.rows() and not len(saver.engine.executions):
+        if bench.rows() and not len(saver.hub.executions):
             waited.append(True)
         return bool(waited)
 
