@@ -41,7 +41,7 @@ def namespaces_above(ns: str) -> list[str]:
 
 
 def task_ns(ns: str, node: str, task_id: str, answers: int = 0) -> str:
-    """The namespace of a node's task in the graph at `ns`; with answers, as it asks its next question."""
+    """The namespace of a node's task in the graph at `ns`; given how many answers it had, that of its next question."""
     own = (ns + NS_SEPARATOR if ns else "") + f"{node}{NS_END}{task_id}"
     return own + (f"{NS_SEPARATOR}{answers}" if answers else "")
 
