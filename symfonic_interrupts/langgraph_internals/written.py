@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.errors import GraphInterrupt
-from langgraph.types import Interrupt
+from langgraph.types import Interrupt, Send
 
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 """The task id under which a bare `Command(resume=...)` is written. With another one, a bare resume would look like a task's
@@ -20,6 +20,13 @@ look finished."""
 CONTROL_CHANNELS: Final = frozenset((ERROR, INTERRUPT, RESUME, ERROR_HANDLED))
 """Channels of writes that say what happened to a task; a write to any other channel is its output. With a new one, a paused
 task would look finished, and its answer unused."""
+
+
+TRIGGER: Final = "branch:to:"
+"""What the channel that triggers a node begins with; the node's name follows."""
+
+TASKS: Final = "__pregel_tasks"
+"""The channel of what is sent to nodes by `Send`."""
 
 
 def came_before(checkpoint_id: str, other: str) -> bool:
@@ -59,3 +66,11 @@ def with_interrupts(output: Any, interrupts: Sequence[Interrupt]) -> Any:
 def without_interrupts(output: Any) -> Any:
     """What `invoke` returned, without the questions. Under another key, an HTTP answer would say them twice."""
     return {k: v for k, v in output.items() if k != INTERRUPT} if isinstance(output, dict) else output
+
+
+def next_nodes(checkpoint: Mapping[str, Any]) -> set[str]:
+    """The nodes that a run of a `StateGraph` begins with at this checkpoint: those whose trigger has a value, and those
+    that are sent something. Elsewhere, a run whose nodes nobody guards could begin at a node that asks."""
+    values = checkpoint["channel_values"]
+    sent = {packet.node for packet in values.get(TASKS) or () if isinstance(packet, Send)}
+    return sent | {channel.removeprefix(TRIGGER) for channel in values if channel.startswith(TRIGGER)}

@@ -96,7 +96,16 @@ class Loader:
         return names.is_a_run(config["configurable"]) and (
             any(channel == RESUME for _, channel, _ in found.pending_writes or ())
             or bool(self._unwatched_questions(config, found))
+            or self._begins_unguarded(found)
         )
+
+    def _begins_unguarded(self, found: CheckpointTuple) -> bool:
+        """Whether a run from this root checkpoint begins at a node that a point covers and that no adapter has guarded here.
+        An earlier run may have been refused when that node asked, so no question stands that would say so."""
+        if self.guarded or found.config["configurable"].get("checkpoint_ns", ""):
+            return False
+        covered = {path.partition(names.NS_END)[0] for _, path in self._hub.covered_nodes(self._graph)}
+        return bool(covered) and not covered.isdisjoint(names.next_nodes(found.checkpoint))
 
     def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
         """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
@@ -111,10 +120,7 @@ class Loader:
     def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Effects[None]:
         """A run in which nothing would look at what a covered node is resumed with must not begin."""
         if covers(self._hub, self._graph):
-            raise RegistrationError(
-                f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
-                " interrupts.resume_adapter(graph) before the graph runs"
-            )
+            raise self._unguarded()
         rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         for row in rows:
             if row["native"] and row["langgraph_id"] in questions:
@@ -122,6 +128,12 @@ class Loader:
                     f"graph {self._graph!r} waits for {row['name']!r}, whose nodes are not registered in this process: register"
                     " the point with its nodes, and call interrupts.resume_adapter(graph), before the graph runs"
                 )
+
+    def _unguarded(self) -> RegistrationError:
+        return RegistrationError(
+            f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
+            " interrupts.resume_adapter(graph) before the graph runs"
+        )
 
     def admit(self, config: Config, found: CheckpointTuple) -> Effects[CheckpointTuple]:
         """The checkpoint with those of its stored answers that may enter this run.
@@ -133,6 +145,8 @@ class Loader:
         """
         place = found.config["configurable"]
         thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        if self._begins_unguarded(found):
+            raise self._unguarded()
         if unwatched := self._unwatched_questions(config, found):
             yield from self._refuse_unwatched(thread_id, unwatched)
         writes = list(found.pending_writes or ())

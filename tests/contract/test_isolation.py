@@ -1,4 +1,4 @@
-"""On an application's engine with a stricter isolation level, PostgreSQL undoes those who come second: they are told who won."""
+"""On an application's engine of a stricter isolation level PostgreSQL undoes those who come second: they are told who won."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that wait for the database's lock wait in threads of the store's own, and keep nothing else of the process waiting."""
+"""Answers that wait for the database's lock wait in threads of the store's own, and keep nothing else of the process back."""
 
 from __future__ import annotations
 

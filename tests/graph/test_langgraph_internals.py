@@ -410,15 +410,12 @@ def test_an_error_that_goes_to_a_handler_is_written_to_this_channel() -> None:
     assert names.ERROR_HANDLED in [channel for _, writes, _ in saver.written for channel, _ in writes]
 
 
-def test_a_node_is_put_together_anew_once_it_is_forgotten() -> None:
+def test_what_is_put_around_a_node_runs_though_langgraph_has_put_the_node_together_already() -> None:
     graph = StateGraph(State).add_node("gate", lambda state: {"log": ["old"]}).add_edge(START, "gate").compile()
     other = StateGraph(State).add_node("gate", lambda state: {"log": ["new"]}).add_edge(START, "gate").compile()
     assert graph.invoke({"log": []}) == {"log": ["old"]}
-    node: Any = graph.nodes["gate"]
-    node.bound = other.nodes["gate"].bound
-    assert graph.invoke({"log": []}) == {"log": ["old"]}
 
-    node.writers = [*node.writers, other.nodes["gate"].writers[0]]
-    names.forget_runnable(node)
+    before_writes = other.nodes["gate"].writers[0]
+    names.put_around(graph.nodes["gate"], lambda _, is_first: other.nodes["gate"].bound, before_writes)
 
     assert graph.invoke({"log": []}) == {"log": ["new", "new"]}

@@ -235,3 +235,21 @@ async def test_a_covered_question_that_no_guard_saw_is_refused_and_says_what_to_
     await tried(bench, graph, "invoke", None, thread())
     await finish(bench, graph, adapter)
     assert (gate.told, gate.passed, bench.states()[-1]) == ([YES], 1, "applied")
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_where_no_adapter_was_made_a_resume_after_the_refusal_runs_no_body_either(
+    bench: Bench, place: str
+) -> None:
+    gate = Gate(bench, "native", PLACES[place])
+    graph = gate.builder(place).compile(checkpointer=bench.interrupts.checkpointer(bench.saver))
+    assert await tried(bench, graph, "invoke", {"log": []}, thread()) == "RegistrationError"
+
+    for resume in (Command(resume=RAW), Command(resume=RAW, update={"log": ["x"]}), None):
+        assert await tried(bench, graph, "invoke", resume, thread()) == "RegistrationError"
+
+    assert (gate.told, gate.passed) == ([], 0)
+    adapter = bench.interrupts.resume_adapter(graph)
+    await bench.call(graph, "invoke", None, thread())
+    await finish(bench, graph, adapter)
+    assert (gate.told, gate.passed) == ([YES], 1)
