@@ -32,10 +32,10 @@ check: $(READY)  ## ruff, mypy strict, import-linter
 test-crash: $(READY)  ## processes killed at every step and at any instant, cancelled calls, several workers; LONG=1: the long form; prints counts
 	SYMFONIC_LONG=$(LONG) $(PYTEST) tests/crash
 
-test-langgraph-min:  ## all tests with the oldest LangGraph that is supported, in an environment of its own
+test-langgraph-min:  ## the small suite with the oldest LangGraph that is supported, in an environment of its own
 	test -d .venv-min || $(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'langgraph==1.2.20'
-	.venv-min/bin/python -m pytest -n auto --dist worksteal
+	.venv-min/bin/python -m pytest -n auto --dist worksteal --selection=small tests/graph tests/unit
 
 bench: $(READY)  ## speed against native LangGraph, side by side
 	$(BIN)/python -m benchmarks

@@ -75,7 +75,7 @@ def hub(url: str, synchronous: str = "FULL") -> Iterator[Interrupts]:
     """An `Interrupts` on a fresh database."""
     with Interrupts(url, keys=KeyRing([secrets.token_bytes(32)]), config=CONFIG) as interrupts:
         if synchronous != "FULL":
-            engine = interrupts._hub.database._sync
+            engine = interrupts._hub.database.connections.sync
             assert engine is not None
             sa.event.listen(engine, "connect", lambda c, _: c.execute(f"PRAGMA synchronous={synchronous}").close())
             engine.dispose()
@@ -156,7 +156,7 @@ def answer_only(saver: Any, url: str, name: str, pairs: int) -> None:
         for n in range(pairs + 2):
             graph.invoke({"log": []}, {"configurable": {"thread_id": f"a{n}"}})
             tokens.append((f"a{n}", adapter.pending(thread_id=f"a{n}")[0].pause_token))
-        engine = interrupts._hub.database._sync
+        engine = interrupts._hub.database.connections.sync
         assert engine is not None
         bare = sa.Table(
             "bare", sa.MetaData(), *(sa.Column(c, sa.Text) for c in ("jti", "outcome", "response", "receipt"))

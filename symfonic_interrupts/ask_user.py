@@ -1,8 +1,8 @@
-"""The built-in point `ask_user`: one to four multiple-choice questions, and what makes an answer to them valid.
+"""The built-in point `ask_user`: one to four multiple-choice questions, and the rules for an answer to them.
 
-Shapes and checks only. A question's id is stamped by this library, from its content and position, and never taken from
-a model: two passes over the same questions get the same ids. A model's text is shown to people who decide by it, so what
-cannot be seen in it is refused, and labels that look the same are the same.
+The id of a question follows from its content and position and is never taken from a language model, so a node that runs again
+asks with the same ids. People decide by text that a language model wrote; invisible characters in it are therefore refused, and
+labels that look the same count as the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from symfonic_interrupts.canonical import canonical_json
-from symfonic_interrupts.invisible import first_hidden, look, name_of
+from symfonic_interrupts.invisible import appearance, first_hidden, name_of
 
 ASK_USER = "ask_user"
 """The reserved name of the built-in point."""
@@ -30,18 +30,18 @@ ASK_USER = "ask_user"
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-def _hidden(character: str) -> str:
+def _problem(character: str) -> str:
     return f"holds {name_of(character)}, which cannot be seen; leave it out"
 
 
-def _seen(text: str, *, lines: bool = False) -> str:
+def _without_hidden(text: str, *, lines: bool = False) -> str:
     if hidden := first_hidden(text, lines=lines):
-        raise ValueError(_hidden(hidden))
+        raise ValueError(_problem(hidden))
     return text
 
 
-OneLine = AfterValidator(_seen)
-Lines = AfterValidator(partial(_seen, lines=True))
+OneLine = AfterValidator(_without_hidden)
+Lines = AfterValidator(partial(_without_hidden, lines=True))
 
 QuestionId = Annotated[str, StringConstraints(pattern=r"^q-[0-9a-f]{12}$")]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=80, strip_whitespace=True)]
@@ -88,7 +88,7 @@ class AskUserQuestion(BaseModel):
     @field_validator("options")
     @classmethod
     def _labels_are_unique(cls, options: tuple[AskUserOption, ...]) -> tuple[AskUserOption, ...]:
-        if len({look(option.label) for option in options}) != len(options):
+        if len({appearance(option.label) for option in options}) != len(options):
             raise ValueError("the labels of a question's options must be unique, and must not look the same")
         return options
 
@@ -151,7 +151,7 @@ def validate_ask_user(response: Any, request: Any) -> None:
     Raises:
         ValueError: a question is answered not at all or twice, an answer names no question, selects a label that was
             not offered or more than one where only one is allowed, or has a text where `allow_other` is false, or one with
-            characters that cannot be seen. (Looked at here and not in the model: an answer that was taken stays readable.)
+            characters that cannot be seen. (The model itself accepts them, so that stored answers stay readable.)
     """
     questions = {question.id: question for question in request.questions}
     answered = [answer.question_id for answer in response.answers]
@@ -171,4 +171,4 @@ def validate_ask_user(response: Any, request: Any) -> None:
         if answer.other is not None and not question.allow_other:
             raise ValueError(f"question {question.id}: a text in `other` is not allowed")
         if answer.other is not None and (hidden := first_hidden(answer.other, lines=True)):
-            raise ValueError(f"question {question.id}: `other` {_hidden(hidden)}")
+            raise ValueError(f"question {question.id}: `other` {_problem(hidden)}")

@@ -1,8 +1,8 @@
-"""One text for one JSON value, so that two processes that see the same value compute the same hash.
+"""Canonical JSON: one text for each JSON value, so that every process computes the same hash for it.
 
-Object members are sorted by code point, there is no white space, non-ASCII stays as it is, and numbers are written as
-Python's `json` writes them. NaN, infinities and lone surrogates have no JSON form and are refused (as in RFC 8785,
-section 3.2, whose number format this is not).
+Object members are sorted by code point, there is no white space, non-ASCII characters are not escaped, and numbers are
+written as Python's `json` writes them. NaN, infinities and lone surrogates are refused, as in RFC 8785, section 3.2, whose
+number format is another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def canonical_json(value: Any) -> str:
         ValueError: the value is not JSON data (a non-string member name, NaN, a lone surrogate, another Python object).
     """
     try:
-        _refuse_foreign_names(value)
+        _check_member_names(value)
         text = _ENCODER.encode(value)
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -32,8 +32,8 @@ def canonical_json(value: Any) -> str:
     return text
 
 
-def _refuse_foreign_names(value: Any) -> None:
-    # json would turn {1: ...} and {None: ...} silently into {"1": ...} and {"null": ...}.
+def _check_member_names(value: Any) -> None:
+    # `json` would silently write {1: ...} and {None: ...} as {"1": ...} and {"null": ...}.
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
             raise ValueError("not JSON data: a member name that is not a string")
@@ -42,7 +42,7 @@ def _refuse_foreign_names(value: Any) -> None:
         return
     for item in value:
         if isinstance(item, dict | list | tuple):
-            _refuse_foreign_names(item)
+            _check_member_names(item)
 
 
 def sha256(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the time comes from. All times in this library are aware datetimes in UTC; a clock can be injected."""
+"""The clock, which can be replaced. All times in this library are aware datetimes in UTC."""
 
 from __future__ import annotations
 

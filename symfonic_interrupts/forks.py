@@ -1,7 +1,8 @@
-"""What a forked process must not take over from its parent: connections, threads, and locks that a thread of the parent held.
+"""Makes objects safe when the process forks: their connections, threads and locks must not be shared with the child.
 
-`os.fork` copies the memory and one thread. A lock that another thread held stays locked for ever in the child, and a socket
-is read by both. Whatever has such things calls `watch` once, and is told of every fork.
+`os.fork` copies the memory, but only the thread that calls it. In the child, a lock that another thread held stays locked for
+ever, and a socket is read by both processes. An object with such parts calls `watch` once; its methods are then called at every
+fork.
 """
 
 from __future__ import annotations
@@ -13,48 +14,48 @@ from typing import Any, Protocol
 
 
 class Watched(Protocol):
-    """What wants to be told of forks. None of these may raise, or wait long."""
+    """An object that prepares for forks. Its methods must not raise, nor wait long."""
 
     def before_fork(self) -> None:
-        """The process is about to be forked, by this thread; the others still run."""
+        """Called before a fork, in the thread that forks; other threads are still running."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """It was forked. The child has no thread but this one yet."""
+        """Called after a fork, in the parent and in the child. The child has only this thread yet."""
 
 
 _watched: dict[int, weakref.ref[Watched]] = {}
-"""Everything that is told, by its id. The interpreter has one list of what to do at forks, for the whole process, too."""
+"""The watched objects by their `id`. One dict per process, because `os.register_at_fork` has one list per process."""
 
 
-def watch(it: Watched) -> None:
-    """Tell it of forks, for as long as somebody else holds it."""
-    key = id(it)
+def watch(watched: Watched) -> None:
+    """Call the object's methods at every fork, for as long as the object exists. No reference keeps it alive."""
+    key = id(watched)
 
     def forget(gone: weakref.ref[Any]) -> None:
-        if _watched.get(key) is gone:  # not where the id is another's by now
+        if _watched.get(key) is gone:  # else a new object has the same id
             del _watched[key]
 
-    _watched[key] = weakref.ref(it, forget)
+    _watched[key] = weakref.ref(watched, forget)
 
 
 def _all() -> list[Watched]:
-    found = [known() for known in list(_watched.values())]
-    return [it for it in found if it is not None]
+    alive = [reference() for reference in list(_watched.values())]
+    return [watched for watched in alive if watched is not None]
 
 
 def _before() -> None:
-    for it in _all():
-        it.before_fork()
+    for watched in _all():
+        watched.before_fork()
 
 
 def _in_parent() -> None:
-    for it in _all():
-        it.after_fork(in_child=False)
+    for watched in _all():
+        watched.after_fork(in_child=False)
 
 
 def _in_child() -> None:
-    for it in _all():
-        it.after_fork(in_child=True)
+    for watched in _all():
+        watched.after_fork(in_child=True)
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
@@ -62,7 +63,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 class Lock:
-    """A `threading.Lock` that nobody holds in a forked process."""
+    """A `threading.Lock` that is always free in a forked process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,16 +76,16 @@ class Lock:
         self._lock.release()
 
     def before_fork(self) -> None:
-        """Nothing: what is done under these locks is short, and each step of it leaves things whole."""
+        """Does nothing: what runs under these locks is short, and leaves the data consistent after each step."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Begin anew in the child."""
+        """In the child, replace the lock by a free one."""
         if in_child:
             self._lock = threading.Lock()
 
 
 class Passage:
-    """Lets any number through, but for the time of a fork. `with passage:` is around what must not be cut in two by one."""
+    """A block of code that any number of threads may be in, but that no fork may interrupt: `with passage:`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -103,13 +104,13 @@ class Passage:
             self._changed.notify_all()
 
     def close(self, seconds: float) -> bool:
-        """Let nobody in, and wait at most so many seconds until nobody is inside. Whether nobody is."""
+        """Let no thread in, and wait at most so many seconds until none is inside. Returns whether none is."""
         with self._changed:
             self._closed = True
             return self._changed.wait_for(lambda: self._inside == 0, seconds)
 
     def open(self) -> None:
-        """Let everybody in again."""
+        """Let threads in again."""
         with self._changed:
             self._closed = False
             self._changed.notify_all()

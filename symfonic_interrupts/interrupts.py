@@ -257,7 +257,7 @@ class Interrupts:
 
     def keys_in_use(self) -> dict[str, int]:
         """By key id, how many signatures of pauses that may still be answered or delivered are its own. See `KeyRing.check`."""
-        return self._hub.database.run(self._hub.operations.keys_in_use)
+        return self._hub.database.run(self._hub.operations.upkeep.keys_in_use)
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Have `callback(event)` called for every pause that a sweep of this process closes. Returns what ends it."""

@@ -1,10 +1,11 @@
-"""Between a pydantic model and its canonical JSON: the one form in which payloads and responses are kept and hashed.
+"""Converts pydantic models to canonical JSON and back. Payloads and responses are stored and hashed in this form only.
 
-A text must say all that the model says, and every process must compute the same text from the same value. What cannot be
-said so is refused here. No message contains a value: pydantic's own do in places, and its errors are not kept as context.
+The text must hold everything that the model holds, and every process must compute the same text for the same value. A model
+for which that is not so is refused here. No message contains a value of the model; some of pydantic's do, so its errors are
+not kept as the context of ours.
 
-A payload's computed fields are in its text, for whoever answers must see them; they are no input, so reading the text back
-leaves them out.
+The text of a payload includes its computed fields, because whoever answers must see them. They are not input, so they are left
+out when the text is read back.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ from symfonic_interrupts.canonical import canonical_json
 M = TypeVar("M", bound=BaseModel)
 
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**64 - 1
-"""What LangGraph's checkpoint format (msgpack) can hold."""
+"""The range of integers that LangGraph's checkpoint format (msgpack) can hold."""
 
 _PLAIN_FACTORIES = (list, dict, set, tuple, frozenset)
 
 
 def model_text(model: BaseModel) -> str:
-    """The canonical JSON of a model's fields. Raises ValueError for a value that has none."""
+    """The canonical JSON of a model's fields. Raises ValueError if a value has no JSON form."""
     return canonical_json(_data(model, round_trip=True))
 
 
 def payload_text(model: BaseModel, schema: type[BaseModel]) -> str:
-    """The canonical JSON of a payload, computed fields and all: the same in every process, and fit for a checkpoint.
+    """The canonical JSON of a payload with its computed fields: the same in every process, and fit for a checkpoint.
 
     Raises:
-        ValueError: it would come back changed, has no order of its own (a set), or holds an integer beyond 64 bit.
-        ValidationError: it does not fit `schema` once it is JSON.
+        ValueError: it would come back changed, holds a set of several items (which has no order), or an integer beyond 64 bit.
+        ValidationError: its JSON does not fit `schema`.
     """
-    text = _shown(model)
+    text = _text_with_computed(model)
     if type(model) is not schema:
         payload_from_text(schema, text)
     read = payload_from_text(type(model), text)
     if not same(read, model):
         raise ValueError(changed(model))
-    if computed_names(type(model)) and _shown(read) != text:
+    if computed_names(type(model)) and _text_with_computed(read) != text:
         raise ValueError("a computed field says something else each time; compute it from the model's fields alone")
     for value in _values(model, computed=True):
         if isinstance(value, set | frozenset) and len(value) > 1:
@@ -57,7 +58,7 @@ def payload_text(model: BaseModel, schema: type[BaseModel]) -> str:
 
 
 def payload_from_text(schema: type[M], text: str) -> M:
-    """The payload from its text. Raises ValidationError where it does not fit, whatever its computed fields say."""
+    """The payload from its text; computed fields in it are ignored. Raises ValidationError if the rest does not fit."""
     if not computed_names(schema):
         return schema.model_validate_json(text)
     return _read(schema, json.loads(text), lambda data: schema.model_validate_json(canonical_json(data)))
@@ -72,7 +73,7 @@ def answer_text(model: BaseModel, sent: str, schema: type[BaseModel]) -> str:
     """The text to keep of an answer given as JSON: as it was sent, if it means the same each time it is read.
 
     Raises:
-        ValueError: neither what was sent nor the model's own text does.
+        ValueError: neither the text that was sent nor the model's own text does.
     """
     if not _is_volatile(model) and same(schema.model_validate_json(sent), model):
         return sent
@@ -83,7 +84,7 @@ def answer_text(model: BaseModel, sent: str, schema: type[BaseModel]) -> str:
 
 
 def changed(model: BaseModel) -> str:
-    """What to say of a model that does not survive JSON."""
+    """The message for a model that JSON changes."""
     return (
         f"this {type(model).__name__} would come back changed from JSON (a secret, an excluded field, a custom serializer?);"
         " make the model round-trip"
@@ -91,7 +92,7 @@ def changed(model: BaseModel) -> str:
 
 
 def same(one: BaseModel, other: BaseModel) -> bool:
-    """Whether two models say the same. Private attributes and cached properties are nobody's to see, and do not travel."""
+    """Whether two models have equal fields. Private attributes and cached properties do not count: JSON does not hold them."""
     names = type(one).model_fields.keys() | type(other).model_fields.keys()
     alike = all(one.__dict__.get(name) == other.__dict__.get(name) for name in names)
     return alike and one.__pydantic_extra__ == other.__pydantic_extra__
@@ -99,23 +100,23 @@ def same(one: BaseModel, other: BaseModel) -> bool:
 
 def errors_of(error: ValidationError) -> list[dict[str, Any]]:
     """pydantic's errors, without any input."""
-    found = [dict(item) for item in error.errors(include_url=False, include_context=False, include_input=False)]
-    for item in found:
-        if item["type"] == "union_tag_invalid":  # the only message of pydantic's that quotes the input
+    errors = [dict(item) for item in error.errors(include_url=False, include_context=False, include_input=False)]
+    for item in errors:
+        if item["type"] == "union_tag_invalid":  # pydantic's only message that quotes the input
             item["msg"] = "Input tag is not one of the expected tags"
-    return found
+    return errors
 
 
 def summary_of(error: ValidationError) -> str:
     """The first three errors, each with its field."""
-    found = errors_of(error)
-    told = [f"{'.'.join(str(part) for part in item['loc']) or '(root)'}: {item['msg']}" for item in found[:3]]
-    return "; ".join(told) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
+    errors = errors_of(error)
+    texts = [f"{'.'.join(str(part) for part in item['loc']) or '(root)'}: {item['msg']}" for item in errors[:3]]
+    return "; ".join(texts) + (f" (and {len(errors) - 3} more)" if len(errors) > 3 else "")
 
 
 @functools.lru_cache(maxsize=512)
 def computed_names(schema: type[BaseModel]) -> frozenset[str]:
-    """The names, in JSON, of all computed fields of a model and of the models in it."""
+    """The JSON names of all computed fields of a model and of the models in it."""
     schema.model_rebuild()
     return frozenset(_names_in(schema.__pydantic_core_schema__))
 
@@ -135,36 +136,42 @@ def _data(model: BaseModel, *, round_trip: bool) -> Any:
         return model.model_dump(mode="json", by_alias=True, round_trip=round_trip, warnings="none")
     except PydanticSerializationError:
         pass
-    raise ValueError("a value that has no JSON form")  # outside: pydantic's error shows the value
+    # Raised outside of the handler, because the context would be pydantic's error, which quotes the value.
+    raise ValueError("a value that has no JSON form")
 
 
-def _shown(model: BaseModel) -> str:
+def _text_with_computed(model: BaseModel) -> str:
     data = _data(model, round_trip=True)
     if names := computed_names(type(model)):
         data = _with_computed(data, _data(model, round_trip=False), names)
     return canonical_json(data)
 
 
-def _with_computed(data: Any, shown: Any, names: frozenset[str]) -> Any:
-    """The data of a model's fields, with the computed ones that `shown` has beside them."""
-    if isinstance(data, dict) and isinstance(shown, dict):
-        added = {name: shown[name] for name in shown.keys() - data.keys() if name in names}
-        return {name: _with_computed(value, shown.get(name), names) for name, value in data.items()} | added
-    if isinstance(data, list) and isinstance(shown, list) and len(data) == len(shown):
-        return [_with_computed(one, other, names) for one, other in zip(data, shown, strict=True)]
+def _with_computed(data: Any, complete: Any, names: frozenset[str]) -> Any:
+    """`data`, the fields of a model, with those computed fields added that `complete` has and `data` lacks."""
+    if isinstance(data, dict) and isinstance(complete, dict):
+        added = {name: complete[name] for name in complete.keys() - data.keys() if name in names}
+        return {name: _with_computed(value, complete.get(name), names) for name, value in data.items()} | added
+    if isinstance(data, list) and isinstance(complete, list) and len(data) == len(complete):
+        return [_with_computed(one, other, names) for one, other in zip(data, complete, strict=True)]
     return data
 
 
 def _read(schema: type[M], data: Any, validate: Callable[[Any], M]) -> M:
-    """Validate without the computed fields. Only the models know where theirs are: each tells what it refuses, or took in."""
-    names, data = computed_names(schema), _containers(data)
+    """Validate `data` without its computed fields.
+
+    Where they are, only validation shows: a model that forbids extra fields names them in its errors, and one that allows extra
+    fields has taken them in as such.
+    """
+    names, data = computed_names(schema), _copy(data)
     while True:
         try:
             model = validate(data)
             break
         except ValidationError as error:
-            refused = [found["loc"] for found in errors_of(error) if found["type"] == "extra_forbidden"]
-            if not sum(_removed(data, loc) for loc in refused if loc[-1] in names):
+            refused = [item["loc"] for item in errors_of(error) if item["type"] == "extra_forbidden"]
+            removed = [_remove(data, loc) for loc in refused if loc[-1] in names]
+            if not any(removed):
                 raise
     for value in _values(model):
         if isinstance(value, BaseModel) and value.__pydantic_extra__:
@@ -174,15 +181,18 @@ def _read(schema: type[M], data: Any, validate: Callable[[Any], M]) -> M:
     return model
 
 
-def _containers(data: Any) -> Any:
-    """A copy whose dicts and lists are its own."""
+def _copy(data: Any) -> Any:
+    """A copy of JSON data: new dicts and lists."""
     if isinstance(data, dict):
-        return {name: _containers(value) for name, value in data.items()}
-    return [_containers(value) for value in data] if isinstance(data, list) else data
+        return {name: _copy(value) for name, value in data.items()}
+    return [_copy(value) for value in data] if isinstance(data, list) else data
 
 
-def _removed(data: Any, loc: tuple[int | str, ...]) -> bool:
-    """Remove what stands there. A location also names the members of unions, which are no place in the data."""
+def _remove(data: Any, loc: tuple[int | str, ...]) -> bool:
+    """Remove the value at a location of pydantic's. Returns whether it was there.
+
+    A location also has the names of union members; they lead nowhere in the data and are skipped.
+    """
     *path, name = loc
     for part in path:
         if (isinstance(data, dict) and part in data) or (
@@ -193,7 +203,7 @@ def _removed(data: Any, loc: tuple[int | str, ...]) -> bool:
 
 
 def _values(value: Any, *, computed: bool = False) -> Iterator[Any]:
-    """The value and all that it is made of; its computed fields too, where `computed`."""
+    """The value and, recursively, its parts; with `computed` also the computed fields."""
     yield value
     parts: Any = ()
     if isinstance(value, BaseModel):
@@ -212,7 +222,7 @@ def _values(value: Any, *, computed: bool = False) -> Iterator[Any]:
 
 
 def _is_volatile(model: BaseModel) -> bool:
-    """Whether a field that was not sent has a default made anew at each reading (an id, today's date)."""
+    """Whether a field that was not sent has a default that is computed each time (a new id, today's date)."""
     for value in _values(model):
         if isinstance(value, BaseModel):
             for name, field in type(value).model_fields.items():

@@ -1,4 +1,4 @@
-"""Whose pause it is: the tenant, and within it a sub-tenant and a namespace."""
+"""The scope of a pause: whose it is, by tenant, sub-tenant and namespace."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MAX_PART_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class FrameworkTenantScope:
-    """The scope that a pause belongs to, and that an answer must come from.
+    """The scope that a pause belongs to. Its answer must come from that scope.
 
     Attributes:
         tenant_id: the tenant; required, not empty.
         sub_tenant_id: a part of the tenant, or None.
-        namespace: a further division, or None. None and an empty string are not the same; the latter is refused.
+        namespace: a further division, or None. An empty string is not None, and is refused.
 
     Raises:
-        ScopeRequired: a part is empty, no string, or longer than 255 characters.
+        ScopeRequired: a part is empty, not a string, longer than 255 characters, or not printable.
     """
 
     tenant_id: str
@@ -40,11 +40,11 @@ class FrameworkTenantScope:
 
     @property
     def scope_hash(self) -> str:
-        """SHA-256 of the canonical JSON array of the three parts: ("a", "b") and ("ab", None) differ."""
+        """SHA-256 of the canonical JSON array of the three parts, so that ("a", "b") and ("ab", None) differ."""
         return _hash_of(self.tenant_id, self.sub_tenant_id, self.namespace)
 
     def contains(self, other: FrameworkTenantScope) -> bool:
-        """Whether `other` is this scope or one below it: every part that this scope names is the same there."""
+        """Whether `other` is this scope or below it: it has the same value for every part that this scope names."""
         return (
             self.tenant_id == other.tenant_id
             and self.sub_tenant_id in (None, other.sub_tenant_id)

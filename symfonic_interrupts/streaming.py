@@ -1,22 +1,22 @@
-"""Finding this library's events in what LangGraph streams, whatever the mode and version, and a typed channel for runs of v3.
+"""Picks this library's events out of a LangGraph stream of any mode and version; and a typed channel for runs of v3.
 
-It only looks: it takes nothing out of a stream, changes nothing, and makes no event of data that merely looks like one.
+The stream itself is not changed. Data that only resemble an event are not taken for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
-from typing import Any, ClassVar, overload
+from typing import Any, overload
 
 from langgraph.stream import (
     AsyncGraphRunStream,
     GraphRunStream,
     ProtocolEvent,
     StreamChannel,
-    StreamTransformer,
 )
 
 from symfonic_interrupts.events import AnyEvent
+from symfonic_interrupts.langgraph_internals import RunChannel
 
 
 @overload
@@ -29,14 +29,14 @@ def interrupt_events(source: Any) -> Any:
     """The interrupt events in one chunk of a stream, or in a whole stream.
 
     A chunk may come from `stream` or `astream` with any `stream_mode`, `subgraphs` and `version`, from `astream_events`
-    version "v2", or from a run of version "v3". Events travel in mode "custom": where it was not asked for, there are none.
-    Of `astream_events` only what the outermost runnable streams counts, for the inner ones say the same before it.
+    version "v2", or from a run of version "v3". Events are streamed in mode "custom": without that mode there are none.
+    In `astream_events`, only the chunks of the outermost runnable are read, because the inner runnables stream the same events.
 
     Args:
         source: a chunk; or an iterator, an async iterator or a v3 run, which is read to its end, and closed when the result is.
 
     Returns:
-        The events in order: of a chunk a list, of an iterator an iterator, of an async iterator an async iterator.
+        The events in order: for a chunk a list, for an iterator an iterator, for an async iterator an async iterator.
     """
     if isinstance(source, AsyncIterator | AsyncGraphRunStream):
         return _in_async_stream(source)
@@ -45,29 +45,27 @@ def interrupt_events(source: Any) -> Any:
     return _in_chunk(source)
 
 
-class InterruptTransformer(StreamTransformer):
-    """The channel `interrupt_events` of a run of `stream_events(version="v3")`: its interrupt events, and nothing else.
+class InterruptTransformer(RunChannel):
+    """Adds the channel `interrupt_events`, which has only the interrupt events, to a run of `stream_events(version="v3")`.
 
-    Pass the class as `transformers=[InterruptTransformer]`, where a graph is compiled or where it is called. The run then has
-    `run.interrupt_events`, a channel of events; the same events stay in the run's other channels. All events of a run, also
-    of its subgraphs, are in the channel of the run itself.
+    Pass the class as `transformers=[InterruptTransformer]` when the graph is compiled or called. The run then has the channel
+    `run.interrupt_events`, with the events of the run and of its subgraphs. They also stay in the run's other channels.
     """
 
-    _native: ClassVar[bool] = True  # what `StreamTransformer` documents for a channel that is an attribute of the run
     required_stream_modes = ("custom",)
 
     def __init__(self, scope: tuple[str, ...] = ()) -> None:
         super().__init__(scope)
-        self._found: StreamChannel[AnyEvent] = StreamChannel()
+        self._events: StreamChannel[AnyEvent] = StreamChannel()
 
     def init(self) -> dict[str, StreamChannel[AnyEvent]]:
         """The channel, by its name."""
-        return {"interrupt_events": self._found}
+        return {"interrupt_events": self._events}
 
     def process(self, event: ProtocolEvent) -> bool:
-        """Copy an interrupt event into the channel, and let every event pass."""
-        for found in _in_chunk(event):
-            self._found.push(found)
+        """Copy interrupt events into the channel. Returns True: the event also stays where it is."""
+        for interrupt_event in _in_chunk(event):
+            self._events.push(interrupt_event)
         return True
 
 
@@ -95,7 +93,7 @@ async def _in_async_stream(stream: AsyncIterator[Any] | AsyncGraphRunStream) -> 
 
 def _in_chunk(chunk: Any) -> list[AnyEvent]:
     if isinstance(chunk, dict):
-        chunk = _streamed_in(chunk)
+        chunk = _written_data(chunk)
     if isinstance(chunk, list):
         return [event for part in chunk for event in _in_chunk(part)]
     if isinstance(chunk, tuple) and chunk:
@@ -103,8 +101,8 @@ def _in_chunk(chunk: Any) -> list[AnyEvent]:
     return [chunk] if isinstance(chunk, AnyEvent) else []
 
 
-def _streamed_in(part: dict[str, Any]) -> Any:
-    """What a node wrote: of a v2 part its data, of a v3 event the same, of an `astream_events` event its chunk."""
+def _written_data(part: dict[str, Any]) -> Any:
+    """What a node wrote to the stream: the data of a v2 part or a v3 event, or the chunk of an `astream_events` event."""
     if part.get("type") == "custom":
         return part.get("data")
     if part.get("type") == "event" and part.get("method") == "custom":

@@ -1,4 +1,5 @@
-"""Which tests a run takes: `--selection=quick`, `rest` (what quick leaves), or `all`, which is also what a plain run takes.
+"""Which tests a run takes: `--selection=quick`, `rest` (what quick leaves), `small` (what quick runs on SQLite and sync; for a
+second LangGraph), or `all`, which is also what a plain run takes.
 
 Quick is for between two changes: everything but the crash and conformance suites, on fewer combinations of database and mode.
 It goes by a test's parameters, so a new test needs no mark.
@@ -17,6 +18,7 @@ NOT_QUICK = ("crash", "conformance")
 BOTH_ONCE = {("sqlite", "sync"), ("postgres", "async")}
 ON_POSTGRES = {("postgres", "sync"), ("postgres", "async")}
 ON_SQLITE = {("sqlite", "sync"), ("sqlite", "async")}
+SMALL = {("sqlite", "sync")}
 
 QUICK = {"graph": BOTH_ONCE, "contract": ON_POSTGRES}
 """Database and mode by folder: graphs on both databases, and the store where rows are locked one by one. The others:
@@ -24,7 +26,9 @@ QUICK = {"graph": BOTH_ONCE, "contract": ON_POSTGRES}
 
 
 def add_option(parser: pytest.Parser) -> None:
-    parser.addoption("--selection", choices=("all", "quick", "rest"), default="all", help="see tests/selection.py")
+    parser.addoption(
+        "--selection", choices=("all", "quick", "rest", "small"), default="all", help="see tests/selection.py"
+    )
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,20 +38,27 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         return
     kept, left = [], []
     for item in items:
-        (kept if is_quick(item) == (wanted == "quick") else left).append(item)
+        (kept if _is_wanted(item, wanted) else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
 
 
-def is_quick(item: pytest.Item) -> bool:
-    """Whether a test with these parameters, in its folder, is one of the quick ones."""
+def _is_wanted(item: pytest.Item, wanted: str) -> bool:
+    if wanted == "small":
+        return is_quick(item, SMALL)
+    return is_quick(item) == (wanted == "quick")
+
+
+def is_quick(item: pytest.Item, only: set[tuple[str, str]] | None = None) -> bool:
+    """Whether a test with these parameters, in its folder, is one of the quick ones, or of those on `only` these databases and
+    modes."""
     folder = item.path.relative_to(TESTS).parts[0]
     if folder in NOT_QUICK or item.get_closest_marker("slow"):
         return False
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     database = parameters.get("store_url", parameters.get("any_shop"))
     mode = parameters.get("mode")
-    pairs = QUICK.get(folder, ON_SQLITE)
+    pairs = only or QUICK.get(folder, ON_SQLITE)
     return any(database in (None, one) and mode in (None, other) for one, other in pairs)
 
 
@@ -55,4 +66,5 @@ def summary(config: pytest.Config) -> Iterator[str]:
     """What the end of a run says about what it left."""
     wanted = config.getoption("--selection")
     if wanted != "all":
-        yield f"--selection={wanted}: the deselected tests are run by --selection={'rest' if wanted == 'quick' else 'quick'}"
+        others = {"quick": "rest", "rest": "quick", "small": "all"}[wanted]
+        yield f"--selection={wanted}: the deselected tests are run by --selection={others}"

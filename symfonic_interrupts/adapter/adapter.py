@@ -26,7 +26,7 @@ from symfonic_interrupts.delivering.recovery import Recovery, RunKwargs
 from symfonic_interrupts.errors import AnswerUnused, UsageError
 from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 from symfonic_interrupts.upkeep.janitor import Janitor
 from symfonic_interrupts.upkeep.worker import Worker
 
@@ -199,7 +199,7 @@ class ResumeAdapter(EventStreams, Viewer):
         delivery = yield from self._deliverer.deliver(row["thread_id"], graph_kwargs, held=held)
         unused = receipt.interrupt_id in delivery.unused
         if not unused and not delivery.ran:  # another worker delivered it
-            states = yield from transact(self._hub.operations.states_of, [row["jti"]])
+            states = yield from transact(self._hub.operations.reading.states_of, [row["jti"]])
             unused = states.get(row["jti"]) == "unused"
         if unused:
             raise AnswerUnused("the answer was accepted and recorded, but the graph finished without using it")

@@ -6,7 +6,7 @@ its caller's scope, and is delivered under the lease. Everything else is the aut
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -40,7 +40,7 @@ from symfonic_interrupts.errors import (
 from symfonic_interrupts.identity import Identity
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 WhoAsks = Callable[[Mapping[str, Any]], Identity]
 """From the run's config, who is calling."""
@@ -107,7 +107,7 @@ class Answering:
         check_plain(command, configurable)
         thread_id = str(configurable["thread_id"])
         caller = self._caller(config)
-        rows, driven = yield from transact(self.hub.operations.load_answers, self.graph_name, thread_id)
+        rows, driven = yield from transact(self.hub.operations.reading.load_answers, self.graph_name, thread_id)
         if (yield from self._is_for_others(command.resume, rows, thread_id)):
             yield from RunGraph(command, dict(config), kwargs)
             return
@@ -142,7 +142,7 @@ class Answering:
             raise RegistrationError(f"identity must return an Identity, not {type(caller).__name__}")
         return caller
 
-    def _is_for_others(self, resume: Any, rows: list[PauseRow], thread_id: str) -> Effects[bool]:
+    def _is_for_others(self, resume: Any, rows: Sequence[PauseRow], thread_id: str) -> Effects[bool]:
         """Whether it resumes native questions that no point covers: those are LangGraph's own affair."""
         answers = by_id(resume)
         if answers is None and any(row["state"] == "pending" for row in rows):
@@ -156,7 +156,7 @@ class Answering:
     def _meant(
         self,
         resume: Any,
-        rows: list[PauseRow],
+        rows: Sequence[PauseRow],
         scope: FrameworkTenantScope,
         *,
         driven: bool,

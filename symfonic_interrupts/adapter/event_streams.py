@@ -6,7 +6,6 @@ methods stream the delivery instead; the graph itself is never touched.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, Literal, overload
@@ -14,6 +13,7 @@ from typing import Any, Literal, overload
 from langchain_core.runnables.schema import StreamEvent
 from langgraph.stream import AsyncGraphRunStream, GraphRunStream
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.effects import Backend, Effects
 from symfonic_interrupts.core.performing import aperform_stream, perform_stream
 from symfonic_interrupts.delivering.progress import Delivery
@@ -121,6 +121,4 @@ def _delivering(deliver: Callable[[dict[str, Any]], Effects[Delivery]], backend:
     def astream(_: Any, config: Any = None, **kwargs: Any) -> AsyncGenerator[Any, None]:
         return aperform_stream(deliver({**kwargs, "config": config}), backend)
 
-    graph = copy.copy(backend.graph)
-    graph.stream, graph.astream = stream, astream
-    return graph
+    return names.with_streams(backend.graph, stream, astream)

@@ -20,9 +20,10 @@ def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
     """The graph's saver, if the graph can pause safely.
 
     Raises:
-        RegistrationError: no compiled graph, a saver that is not ours, a point in a cached node, a registered node that the
-            graph does not have or that two points cover.
+        RegistrationError: a LangGraph that is not as this library needs it; no compiled graph, a saver that is not ours, a
+            point in a cached node, a registered node that the graph does not have or that two points cover.
     """
+    names.verify_once()
     hub.database.check_open()
     if not hasattr(graph, "get_state") or not hasattr(graph, "checkpointer"):
         raise RegistrationError("graph must be a compiled LangGraph graph: builder.compile(checkpointer=...)")
@@ -35,8 +36,8 @@ def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
     nodes = dict(_nodes(graph))
     covered = list(hub.covered_nodes(saver.graph, node_objects(nodes)))
     _check_cover(saver.graph, nodes, covered)
-    cached = frozenset(path for path, node in nodes.items() if getattr(node, "cache_policy", None) is not None)
-    if getattr(graph, "cache_policy", None) is not None:
+    cached = frozenset(path for path, node in nodes.items() if names.is_cached(node))
+    if names.is_cached(graph):
         cached |= {path for path in nodes if names.NS_END not in path}
     for path in cached:
         if any(path == asks for _, asks in covered) or _is_point(nodes[path]):
@@ -136,13 +137,11 @@ def _note(hub: Hub, graph: str, nodes: Mapping[str, Any], cached: frozenset[str]
 
 
 def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((name, node) for name, node in graph.nodes.items() if not name.startswith("__"))
+    yield from names.nodes_of(graph)
     if hasattr(graph, "get_subgraphs"):
         for path, below in graph.get_subgraphs(recurse=True):
-            prefix = path.replace(names.NS_SEPARATOR, names.NS_END)
-            for name, node in below.nodes.items():
-                if not name.startswith("__"):
-                    yield f"{prefix}{names.NS_END}{name}", node
+            for name, node in names.nodes_of(below):
+                yield f"{names.path_of_subgraph(path)}{names.NS_END}{name}", node
 
 
 def _is_point(node: Any) -> bool:
@@ -151,11 +150,9 @@ def _is_point(node: Any) -> bool:
 
 def _functions(node: Any) -> Iterator[Any]:
     for step in _steps(node):
-        for function in (getattr(step, "func", None), getattr(step, "afunc", None)):
-            if function is not None:
-                yield inspect.unwrap(function, stop=lambda f: hasattr(f, POINT_ATTRIBUTE))
+        for function in names.functions_of(step):
+            yield inspect.unwrap(function, stop=lambda f: hasattr(f, POINT_ATTRIBUTE))
 
 
 def _steps(node: Any) -> list[Any]:
-    bound = unguarded(getattr(node, "bound", None))
-    return [unguarded(step) for step in getattr(bound, "steps", None) or [bound]]
+    return [unguarded(part) for part in names.parts_of(node)]

@@ -13,9 +13,9 @@ from symfonic_interrupts.core.rows import check_authentic, open_events, scope_of
 from symfonic_interrupts.errors import UnknownInterrupt, UsageError
 from symfonic_interrupts.events import PauseEvent, RecordedEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
+from symfonic_interrupts.store.rows import EventRow, PauseRow, columns_of
 from symfonic_interrupts.store.same_ids import the_one_meant
-from symfonic_interrupts.store.schema import PauseRow
-from symfonic_interrupts.tokens.cursor import Place, Where, open_place, seal_place
+from symfonic_interrupts.tokens.cursor import Position, Reader, open_position, seal_position
 
 
 def list_pending(
@@ -38,10 +38,10 @@ def list_pending(
         **filters,
     }
     if asked["interrupt_id"] is not None:
-        the_one_meant((yield from transact(hub.operations.list_open, **{**asked, "limit": 2})))
+        the_one_meant((yield from transact(hub.operations.reading.list_open, **{**asked, "limit": 2})))
     events: list[PauseEvent] = []
     while True:  # rows that are left out, because they were altered, hide nothing behind them
-        rows = yield from transact(hub.operations.list_open, **asked)
+        rows = yield from transact(hub.operations.reading.list_open, **asked)
         events += open_events(hub, rows)
         if len(rows) < limit or len(events) >= limit:
             return events[:limit]
@@ -55,7 +55,7 @@ def view_pause(
     hub.database.check_open()
     given = hub.require_scope(scope, SCOPE_REMEDY)
     thread = None if thread_id is None else str(thread_id)
-    rows: list[PauseRow] = yield from transact(hub.operations.find_pauses, graph, str(interrupt_id), thread)
+    rows = yield from transact(hub.operations.reading.find_pauses, graph, str(interrupt_id), thread)
     for row in rows:
         if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
             check_authentic(hub, row)  # a stranger is not told that another's row was altered
@@ -84,24 +84,24 @@ def list_events(
     """What was recorded of a scope's pauses, oldest first. See `ResumeAdapter.events`."""
     hub.database.check_open()
     whose = _whose(hub, scope, include_sub_scopes)
-    where = graph, whose["scope"].scope_hash
+    reader = graph, whose["scope"].scope_hash
     rows = yield from transact(
-        hub.operations.list_events,
+        hub.operations.reading.list_events,
         graph=graph,
         limit=checked_limit(limit, "go on `after` the last cursor"),
         thread_id=None if thread_id is None else str(thread_id),
-        after=None if after is None else _place(hub, after, where),
+        after=None if after is None else _position(hub, after, reader),
         **whose,
     )
-    return [_recorded(hub, row, where) for row in rows]
+    return [_recorded(hub, row, reader) for row in rows]
 
 
 def event_cursor(hub: Hub, graph: str, scope: FrameworkTenantScope | None) -> Effects[str]:
     """The cursor of now. See `ResumeAdapter.event_cursor`."""
     hub.database.check_open()
-    where = graph, hub.require_scope(scope, SCOPE_REMEDY).scope_hash
-    place = yield from transact(hub.operations.events_end)
-    return seal_place(place, hub.keys, where, fresh=True)
+    reader = graph, hub.require_scope(scope, SCOPE_REMEDY).scope_hash
+    position = yield from transact(hub.operations.reading.events_end)
+    return seal_position(position, hub.keys, reader, fresh=True)
 
 
 def _whose(hub: Hub, scope: FrameworkTenantScope | None, include_sub_scopes: bool) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def _whose(hub: Hub, scope: FrameworkTenantScope | None, include_sub_scopes: boo
     return {"scope": hub.require_scope(scope, SCOPE_REMEDY), "sub_scope_names": crossing}
 
 
-def _recorded(hub: Hub, row: dict[str, Any], where: Where) -> RecordedEvent:
-    facts = {key: row[key] for key in ("at", "type", "name", "interrupt_id", "thread_id")}
-    cursor = seal_place((row["xid"], row["id"]), hub.keys, where)
+def _recorded(hub: Hub, row: EventRow, reader: Reader) -> RecordedEvent:
+    facts = columns_of(row, "at", "type", "name", "interrupt_id", "thread_id")
+    cursor = seal_position((row["xid"], row["id"]), hub.keys, reader)
     return RecordedEvent(cursor=cursor, scope=scope_of(row), body=json.loads(row["body"]), **facts)
 
 
-def _place(hub: Hub, cursor: str, where: Where) -> Place:
-    place = open_place(cursor, hub.keys, where)
-    if place is None:
+def _position(hub: Hub, cursor: str, reader: Reader) -> Position:
+    position = open_position(cursor, hub.keys, reader)
+    if position is None:
         raise UsageError(
             "after must be a cursor that events() or event_cursor() gave out for this graph and scope; None begins with the"
             " oldest event"
         )
-    return place
+    return position

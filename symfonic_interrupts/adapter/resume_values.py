@@ -14,7 +14,7 @@ from typing import Any
 from langgraph.types import Command
 
 from symfonic_interrupts.errors import PauseSuperseded, TokenConsumed, UsageError
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 _AN_ID = re.compile(r"i-[0-9a-f]{12}|[0-9a-f]{32}", re.ASCII)
 """An interrupt id of this library, or of LangGraph."""

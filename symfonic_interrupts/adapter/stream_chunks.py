@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt, StateSnapshot
 
 from symfonic_interrupts import langgraph_internals as names
@@ -32,7 +33,7 @@ def asked_again(graph: Any, kwargs: Mapping[str, Any], state: StateSnapshot, why
     given: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "values")
     modes = [given] if isinstance(given, str) else list(given)
     values = names.output_of(graph, state.values, kwargs.get("output_keys"))
-    data = {"custom": {"type": "answer_refused", **why}, "updates": {names.INTERRUPTS: interrupts}, "values": values}
+    data = {"custom": {"type": "answer_refused", **why}, "updates": {INTERRUPT: interrupts}, "values": values}
     for mode in ("custom", "updates", "values"):
         if mode not in modes or (mode == "updates" and not interrupts):
             continue
@@ -42,7 +43,7 @@ def asked_again(graph: Any, kwargs: Mapping[str, Any], state: StateSnapshot, why
             continue
         shown = data[mode]
         if mode == "values" and interrupts and isinstance(shown, dict):
-            shown = {**shown, names.INTERRUPTS: interrupts}
+            shown = {**shown, INTERRUPT: interrupts}
         parts: list[Any] = [()] if kwargs.get("subgraphs") else []
         parts += [shown] if isinstance(given, str) else [mode, shown]
         yield parts[0] if len(parts) == 1 else tuple(parts)

@@ -46,7 +46,7 @@ def answer_many(
             offers.append(offer)
     try:
         stored = [(offer.row, offer.claim, offer.describe) for offer in offers]
-        times = yield from transact(hub.operations.answer_all, stored)
+        times = yield from transact(hub.operations.claiming.answer_all, stored)
     except ClaimLost as lost:
         with _at(lost.index):
             yield from redeemer.lost(offers[lost.index])

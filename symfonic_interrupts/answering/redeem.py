@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json, sha256
 from symfonic_interrupts.core.checkpoints import TaskState, is_pending, read_tasks, waiting_in, was_answered_past
 from symfonic_interrupts.core.effects import Compute, Effects, GetTuple, transact
@@ -34,7 +35,7 @@ from symfonic_interrupts.errors import (
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import Claim, Event
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow, PauseWithAnswer
 from symfonic_interrupts.tokens.pause_token import PauseToken
 
 MOST_ACTOR_CHARACTERS = 255
@@ -56,7 +57,7 @@ class Offer:
 
     hub: Hub = field(repr=False)
     claims: PauseToken
-    row: PauseRow
+    row: PauseWithAnswer
     text: str = field(repr=False)
     claim: Claim = field(repr=False)
     told: Mapping[str, Any] | None = None
@@ -92,7 +93,7 @@ class Redeemer:
         hold: bool = False,
         breakpoints: str | None = None,
         on_row: OnRow | None = None,
-    ) -> Effects[tuple[AnswerReceipt, PauseRow, Held | None]]:
+    ) -> Effects[tuple[AnswerReceipt, PauseWithAnswer, Held | None]]:
         """Spend the token on this answer. Returns its receipt, and the row as it was read.
 
         Args:
@@ -106,14 +107,14 @@ class Redeemer:
         held: Held | None = None
         if hold:
             since, ttl = time.monotonic(), self._hub.config.lease_ttl
-            body, owner = self._hub.operations.answer_and_hold, new_owner()
+            body, owner = self._hub.operations.claiming.answer_and_hold, new_owner()
             take = transact(body, offer.row, offer.claim, offer.describe, owner, ttl, breakpoints)
             place = (self._graph, offer.row["thread_id"])
             at, taken = yield from given_back_if_cancelled(self._hub, *place, owner, take)
             if taken is not None:
                 held = LeaseKeeper(self._hub, taken[0], since + ttl.total_seconds()), taken[1]
         else:
-            at = yield from transact(self._hub.operations.answer, offer.row, offer.claim, offer.describe)
+            at = yield from transact(self._hub.operations.claiming.answer, offer.row, offer.claim, offer.describe)
         if at is None:
             repeated = yield from self.lost(offer, idempotency_key)
             return repeated, offer.row, None
@@ -216,7 +217,7 @@ class Redeemer:
         registration = hub.registry.get(claims.name)
         if registration is not None and registration.cross_scope_allowed:
             return claims, registration, given
-        row, _ = yield from transact(hub.operations.load_pause, claims.jti)
+        row, _ = yield from transact(hub.operations.reading.load_pause, claims.jti)
         if row is not None:
             yield from record_refusal(self._hub, row, ScopeMismatch.code, _audit_facts(row, given, actor), given)
         raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
@@ -234,8 +235,8 @@ class Redeemer:
             max_bytes=hub.config.max_token_bytes,
         )
 
-    def _rehydrate(self, claims: PauseToken) -> Effects[PauseRow]:
-        row, outcome = yield from transact(self._hub.operations.load_pause, claims.jti)
+    def _rehydrate(self, claims: PauseToken) -> Effects[PauseWithAnswer]:
+        row, outcome = yield from transact(self._hub.operations.reading.load_pause, claims.jti)
         if row is None:
             if outcome is not None:
                 raise TokenConsumed(f"the token was {outcome} before", state=outcome)
@@ -247,8 +248,7 @@ class Redeemer:
             raise
         if token_of(self._hub, row) != claims:
             raise TokenInvalid("the token does not fit its pause")
-        found: PauseRow = row
-        return found
+        return row
 
     def check_head(self, row: PauseRow, heads: dict[str, Any] | None = None) -> Effects[None]:
         """The interrupt must be pending at the thread's newest checkpoint."""
@@ -264,19 +264,21 @@ class Redeemer:
                 "the thread has no checkpoint in this graph's saver: it was deleted, or this is not the saver that asked"
             )
         head_id = head.config["configurable"]["checkpoint_id"]
-        if head_id > row["checkpoint_id"]:
-            yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], head_id, settle=False)
+        if names.came_before(row["checkpoint_id"], head_id):
+            yield from transact(
+                self._hub.operations.settling.advance, self._graph, row["thread_id"], head_id, settle=False
+            )
             raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
         if head_id == row["checkpoint_id"] and is_pending(row, waiting) is not None:
             return
         task = tasks.get(row["task_id"])
         if head_id == row["checkpoint_id"] and task is not None and task.finished:
             event = ("interrupt_superseded", {"name": row["name"]})
-            yield from transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
+            yield from transact(self._hub.operations.claiming.close, row, Claim("superseded", "superseded"), event)
             raise PauseSuperseded("the node finished without this pause; its question no longer stands")
         if head_id == row["checkpoint_id"] and (yield from self._was_passed(row)):
             event = ("interrupt_superseded", {"name": row["name"]})
-            yield from transact(self._hub.operations.close, row, Claim("superseded", "superseded"), event)
+            yield from transact(self._hub.operations.claiming.close, row, Claim("superseded", "superseded"), event)
             raise PauseSuperseded("the question was answered without its token; it no longer stands")
         raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
 
@@ -290,7 +292,7 @@ class Redeemer:
         return leaf.finished or was_answered_past(row, leaf)
 
 
-def _refuse_state(row: PauseRow) -> None:
+def _refuse_state(row: PauseWithAnswer) -> None:
     state = row["state"]
     if state == "superseded":
         raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
@@ -302,12 +304,12 @@ def _refuse_state(row: PauseRow) -> None:
         raise TokenConsumed(f"the token is spent: the pause is {state}", state=state)
 
 
-def _repeated(row: PauseRow, text: str, claim: Claim, idempotency_key: str) -> AnswerReceipt:
+def _repeated(row: PauseWithAnswer, text: str, claim: Claim, idempotency_key: str) -> AnswerReceipt:
     """The receipt of the same answer by the same actor in the same scope: a key is nobody else's."""
     given = (idempotency_key, sha256(text), claim.actor, claim.scope_hash)
-    stored = ("idempotency_key", "response_hash", "actor", "scope_hash")
-    if given == tuple(row[f"answer_{column}"] for column in stored):
-        return receipt_of(row, row["answer_at"], row["answer_actor"], row["answer_response_hash"])
+    of_answer = (row["answer_response_hash"], row["answer_actor"], row["answer_scope_hash"])
+    if given == (row["answer_idempotency_key"], *of_answer) and row["answer_at"] is not None:
+        return receipt_of(row, row["answer_at"], claim.actor, sha256(text))
     raise TokenConsumed(f"the token is spent: the pause is {row['state']}", state=row["state"])
 
 

@@ -22,8 +22,8 @@ from symfonic_interrupts.events import PauseEvent
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import Claim, ClaimLost
 from symfonic_interrupts.store.row_mac import seal_row
+from symfonic_interrupts.store.rows import PauseRow
 from symfonic_interrupts.store.same_ids import the_one_meant
-from symfonic_interrupts.store.schema import PauseRow
 
 MOST_TRIES = 5
 """How often a pause is looked at again that got another token, or another slot, meanwhile."""
@@ -50,7 +50,9 @@ class Lifecycle:
             renewed = self._renewed(row, ttl)
             told = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
             try:
-                done = yield from transact(self._hub.operations.reissue, row, renewed, ("interrupt_reissued", told))
+                done = yield from transact(
+                    self._hub.operations.claiming.reissue, row, renewed, ("interrupt_reissued", told)
+                )
             except ClaimLost:
                 done = False
             if done:
@@ -90,7 +92,9 @@ class Lifecycle:
             if row["state"] != "pending":
                 _refuse(row, "revoked")
             told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
-            if (yield from transact(self._hub.operations.close, row, Claim("revoked", "revoked"), told)) is not None:
+            if (
+                yield from transact(self._hub.operations.claiming.close, row, Claim("revoked", "revoked"), told)
+            ) is not None:
                 return
         raise _changing()
 
@@ -99,7 +103,7 @@ class Lifecycle:
         hub.database.check_open()
         given = hub.require_scope(scope, "pass scope=FrameworkTenantScope(...)")
         thread = None if thread_id is None else str(thread_id)
-        rows: list[PauseRow] = yield from transact(hub.operations.find_pauses, self._graph, interrupt_id, thread)
+        rows = yield from transact(hub.operations.reading.find_pauses, self._graph, interrupt_id, thread)
         row = the_one_meant([row for row in rows if scope_of(row) == given])
         for known in rows if row is None else [row]:
             check_authentic(hub, known)

@@ -20,11 +20,12 @@ from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.effects import Effects, transact
 from symfonic_interrupts.core.executions import Question
-from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.refusals import record_refusal
 from symfonic_interrupts.core.rows import new_row
 from symfonic_interrupts.errors import PauseSwallowed, RegistrationError, ResumeRefused, ScopeRequired
 from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.store.rows import EventSubject, PauseRow, RefusalSubject, columns_of
 
 Config = Mapping[str, Any]
 
@@ -44,6 +45,12 @@ class Door:
         self._natives = natives
 
     # -- before the body
+
+    def begin(self, config: Config) -> None:
+        """Note that a pass of a node begins."""
+        info = names.execution_info(config["configurable"])
+        if info is not None:
+            self._hub.executions.begin((self._graph, str(info.thread_id)), info)
 
     def concerns(self, config: Config) -> bool:
         """Whether anything must be looked at before this task's body runs."""
@@ -128,34 +135,33 @@ class Door:
             for execution in self._hub.executions.under((self._graph, str(info.thread_id)), info.checkpoint_ns):
                 if execution.refused is error and (asked := execution.refused_question) is not None:
                     yield from self._record_refusal(error, asked.name, config, interrupt_id=asked.interrupt_id)
-        if isinstance(error, GraphInterrupt) and error.args and error.args[0]:
+        if asked_here := names.interrupts_of(error):
             path = names.node_path(info.checkpoint_ns)
             if isinstance(error, NodeInterrupt) and (covered := self._covering(configurable)) is not None:
                 raise RegistrationError(
                     f"{covered.name}: node {path!r} raises NodeInterrupt, which takes no answer; call interrupt() instead"
                 ) from error
-            for interrupt in error.args[0]:
+            for interrupt in asked_here:
                 self._natives.asked_by(interrupt.id, path)
 
     def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Effects[None]:
         """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
         error.recorded = True
         thread_id = str(names.execution_info(config["configurable"]).thread_id)
-        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
-        meant = [row for row in rows if all(row[column] == value for column, value in of.items())]
+        rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
+        meant = [row for row in rows if columns_of(row, *of) == of]
         row = meant[-1] if meant else self._nameless(config, name, thread_id)
         if row is not None:
             yield from record_refusal(self._hub, row, error.code, {"name": name})
         else:
             audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
 
-    def _nameless(self, config: Config, name: str, thread_id: str) -> dict[str, Any] | None:
+    def _nameless(self, config: Config, name: str, thread_id: str) -> RefusalSubject | None:
         """What an event tells where no question was asked. None where no scope is known: it would be nobody's event."""
         try:
             scope = self._hub.scope_of_run(config)
         except ScopeRequired:
             return None
-        tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
         counted = canonical_json(
             {"graph": self._graph, "thread_id": thread_id, "name": name}
         )  # in place of a token's id
@@ -165,10 +171,12 @@ class Door:
             "thread_id": thread_id,
             "interrupt_id": "",
             "name": name,
-            **tenant,
+            "tenant_id": scope.tenant_id,
+            "sub_tenant_id": scope.sub_tenant_id,
+            "namespace": scope.namespace,
         }
 
-    def row_of(self, question: Question, thread_id: str) -> dict[str, Any]:
+    def row_of(self, question: Question, thread_id: str) -> PauseRow:
         """What an event tells of a question that has no row of its own, or none that is known here."""
         return new_row(
             self._hub,
@@ -186,47 +194,59 @@ class Door:
     def must_leave(self, config: Config) -> bool:
         """Whether anything must be looked at after this task's body has returned."""
         info = names.execution_info(config["configurable"])
-        if info is None or self._hub.config.on_swallowed == "warn":
+        if info is None:
             return False
         return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
 
     def leave(self, config: Config) -> Effects[None]:
-        """A node must not finish with a question that nobody was asked.
+        """A node must not finish with a question that nobody was asked; where that is only to be told of, tell of a native one:
+        a point's is told of when the node is recorded.
 
         Raises:
             GraphInterrupt: what it asked, so that it is asked after all.
-            PauseSwallowed: it cannot be asked any more.
+            PauseSwallowed: it cannot be asked any more. Of a native question nothing is known but that it was asked.
         """
         configurable = config["configurable"]
         info = names.execution_info(configurable)
         thread = (self._graph, str(info.thread_id))
+        must_ask = self._hub.config.on_swallowed == "ask"
         swallowed = self._hub.executions.swallowed_under(thread, info)
-        if swallowed:
-            yield from self.tell_swallowed([q for e in swallowed for q in e.unanswered()], str(info.thread_id))
-            askable = [e for e in swallowed if e.raised is not None and (e.info is info or not e.has_finished)]
+        if swallowed and must_ask:
+            questions = [question for e in swallowed for question in e.unanswered()]
+            yield from self.tell_swallowed(questions, str(info.thread_id))
+            own = names.execution_key(info)
+            askable = [e for e in swallowed if e.raised and (names.execution_key(e.info) == own or not e.has_finished)]
             if len(askable) < len(swallowed):
-                raise PauseSwallowed(_swallowed(swallowed[0].unanswered()[0].name))
+                raise PauseSwallowed(_swallowed(questions[0].name))
             raised = askable[0].raised
             assert raised is not None
-            raise GraphInterrupt(raised.args[0])
+            raise GraphInterrupt(names.interrupts_of(raised))
         covered = self._covering(configurable)
-        if covered is not None and names.times_asked(configurable) > len(names.brought(configurable) or ()):
-            audit_log.warning("interrupt_swallowed %s", canonical_json({"name": covered.name}))
-            raise PauseSwallowed(_swallowed(covered.name))
+        asked = 0 if covered is None or swallowed else names.times_asked(configurable)
+        if covered is not None and asked > len(names.brought(configurable) or ()):
+            yield from self._tell_swallowed_native(covered.name, config)
+            if must_ask:
+                raise PauseSwallowed(_swallowed(covered.name))
 
     def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
         """Record and warn, once each, that a task swallowed these questions."""
-        fresh = [question for question in questions if self._hub.first_time(("swallowed", question.interrupt_id))]
-        for question in fresh:
-            told = {"name": question.name, "interrupt_id": question.interrupt_id}
-            row = self.row_of(question, thread_id)
-            yield from transact(self._hub.operations.record, row, ("interrupt_swallowed", told))
-            audit_log.warning("interrupt_swallowed %s", canonical_json(told))
-        for question in fresh:
-            with suppress(
-                UserWarning
-            ):  # an application may have warnings raised; what is to happen goes on all the same
-                warnings.warn(_swallowed(question.name), UserWarning, stacklevel=2)
+        for question in questions:
+            if self._hub.first_time(("swallowed", question.interrupt_id)):
+                told = {"name": question.name, "interrupt_id": question.interrupt_id}
+                yield from self._tell(self.row_of(question, thread_id), told)
+
+    def _tell_swallowed_native(self, name: str, config: Config) -> Effects[None]:
+        info = names.execution_info(config["configurable"])
+        if self._hub.first_time(("swallowed", names.running_task_id(config["configurable"], info.task_id))):
+            told = {"name": name, "node": names.node_path(info.checkpoint_ns)}
+            yield from self._tell(self._nameless(config, name, str(info.thread_id)), told)
+
+    def _tell(self, row: EventSubject | None, told: dict[str, str]) -> Effects[None]:
+        if row is not None:
+            yield from transact(self._hub.operations.recording.record, row, ("interrupt_swallowed", told))
+        audit_log.warning("interrupt_swallowed %s", canonical_json(told))
+        with suppress(UserWarning):  # an application may have warnings raised; what is to happen goes on all the same
+            warnings.warn(_swallowed(told["name"]), UserWarning, stacklevel=2)
 
 
 def _swallowed(name: str) -> str:

@@ -17,6 +17,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.guards import unguarded
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, transact
@@ -24,7 +25,7 @@ from symfonic_interrupts.core.executions import Execution
 from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.errors import PayloadInvalid
 from symfonic_interrupts.store.operations import Claim
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 MOST_DRIFTS = 3
 """So many answers in a row may miss: then the node is told, not another person asked."""
@@ -35,7 +36,7 @@ MOST_FIELDS = 20
 
 def tool_nodes(graph: Any, above: str = "") -> frozenset[str]:
     """Paths of the graph's ToolNodes and of those below it, where LangGraph can see them."""
-    found = {above + name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)}
+    found = {above + name for name, node in graph.nodes.items() if isinstance(unguarded(names.body_of(node)), ToolNode)}
     for name, child in graph.get_subgraphs():
         if isinstance(child, Pregel):
             found |= tool_nodes(child, f"{above}{name}{names.NS_END}")
@@ -99,7 +100,7 @@ def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Eff
         jtis: of the answers that their tasks did not take.
     """
     found: list[Drift] = []
-    answers = (yield from transact(hub.operations.unfit_answers, jtis)) if jtis and asked else []
+    answers = (yield from transact(hub.operations.reading.unfit_answers, jtis)) if jtis and asked else []
     for row in asked:
         before = [a for a in answers if (a["name"], a["leaf_task_id"]) == (row["name"], row["leaf_task_id"])]
         if not before or any(a["request_hash"] == row["request_hash"] for a in before):
@@ -114,11 +115,11 @@ def note_drifts(hub: Hub, jtis: Sequence[str], asked: Sequence[PauseRow]) -> Eff
         }
         # after the last one it begins anew: by then the node may have been mended
         counts = dict.fromkeys((a["jti"] for a in before), 0) if drift.is_last else {row["jti"]: drift.times}
-        yield from transact(hub.operations.count_drifts, counts, row, ("interrupt_drifted", told))
+        yield from transact(hub.operations.opening.count_drifts, counts, row, ("interrupt_drifted", told))
         audit_log.warning("interrupt_drifted %s", canonical_json({**told, "interrupt_id": row["interrupt_id"]}))
         if drift.is_last:
             closed = ("interrupt_superseded", {"name": row["name"]})
-            yield from transact(hub.operations.close, row, Claim("superseded", "superseded"), closed)
+            yield from transact(hub.operations.claiming.close, row, Claim("superseded", "superseded"), closed)
         found.append(drift)
     return max(found, key=lambda drift: drift.times, default=None)
 

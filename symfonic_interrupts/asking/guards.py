@@ -6,11 +6,11 @@ another saver, and a node that several graphs share is guarded once.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
 from symfonic_interrupts import langgraph_internals as names
@@ -18,11 +18,8 @@ from symfonic_interrupts import langgraph_internals as names
 
 def guard_node(node: Any) -> None:
     """Guard a compiled graph's node, before and after its body. A second time changes nothing."""
-    if any(isinstance(writer, Leaving) for writer in node.writers):
-        return
-    node.bound = _guarded(node.bound)
-    node.writers = [Leaving(), *node.writers]
-    names.forget_runnable(node)
+    if not any(isinstance(writer, Leaving) for writer in names.writers_of(node)):
+        names.put_around(node, _guarded, Leaving())
 
 
 def unguarded(bound: Any) -> Any:
@@ -30,17 +27,8 @@ def unguarded(bound: Any) -> Any:
     return bound.bound if isinstance(bound, Entering) else bound
 
 
-def _guarded(bound: Any) -> Any:
-    if isinstance(bound, Entering):
-        return bound
-    if isinstance(bound, RunnableSequence):  # LangGraph runs its parts as the node's own: they stay so for callbacks
-        return RunnableSequence(*map(_guarded, bound.steps), name=bound.name)
-    steps = getattr(bound, "steps", None)
-    if isinstance(steps, list) and steps:
-        sequence = copy.copy(bound)
-        sequence.steps = [_guarded(step) for step in steps]
-        return sequence
-    return Entering(bound)
+def _guarded(bound: Any, is_first: bool) -> Entering:
+    return bound if isinstance(bound, Entering) else Entering(bound, is_first=is_first)
 
 
 def _saver_of(config: RunnableConfig | None) -> Any:
@@ -49,63 +37,80 @@ def _saver_of(config: RunnableConfig | None) -> Any:
 
 
 class Entering(Runnable[Any, Any]):
-    """A node's body, behind its door. It starts no run of its own, so callbacks see the body alone."""
+    """A node's body, or a part of it, behind its door. It starts no run of its own, so callbacks see the body alone."""
 
-    def __init__(self, bound: Runnable[Any, Any]) -> None:
+    def __init__(self, bound: Runnable[Any, Any], *, is_first: bool) -> None:
         self.bound = bound
+        self.is_first = is_first
         self.name = getattr(bound, "name", None)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - Runnable's name
+    @contextmanager
+    def _door(self, config: RunnableConfig | None) -> Iterator[None]:
         saver = _saver_of(config)
         if saver is None or config is None:
-            return self.bound.invoke(input, config, **kwargs)
+            yield
+            return
+        if self.is_first:
+            saver.door.begin(config)
         if saver.door.concerns(config):
             saver.perform(saver.door.enter(config))
         try:
-            return self.bound.invoke(input, config, **kwargs)
+            yield
         except GraphBubbleUp as error:
             saver.perform(saver.door.bubbled(config, error))
             raise
+
+    @asynccontextmanager
+    async def _adoor(self, config: RunnableConfig | None) -> AsyncIterator[None]:
+        saver = _saver_of(config)
+        if saver is None or config is None:
+            yield
+            return
+        if self.is_first:
+            saver.door.begin(config)
+        if saver.door.concerns(config):
+            await saver.aperform(saver.door.enter(config))
+        try:
+            yield
+        except GraphBubbleUp as error:
+            await saver.aperform(saver.door.bubbled(config, error))
+            raise
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - Runnable's name
+        with self._door(config):
+            return self.bound.invoke(input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        saver = _saver_of(config)
-        if saver is None or config is None:
+        async with self._adoor(config):
             return await self.bound.ainvoke(input, config, **kwargs)
-        if saver.door.concerns(config):
-            await saver.aperform(saver.door.enter(config))
-        try:
-            return await self.bound.ainvoke(input, config, **kwargs)
-        except GraphBubbleUp as error:
-            await saver.aperform(saver.door.bubbled(config, error))
-            raise
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
-        saver = _saver_of(config)
-        if saver is None or config is None:
+        with self._door(config):
             yield from self.bound.stream(input, config, **kwargs)
-            return
-        if saver.door.concerns(config):
-            saver.perform(saver.door.enter(config))
-        try:
-            yield from self.bound.stream(input, config, **kwargs)
-        except GraphBubbleUp as error:
-            saver.perform(saver.door.bubbled(config, error))
-            raise
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002
-        saver = _saver_of(config)
-        if saver is None or config is None:
+        async with self._adoor(config):
             async for chunk in self.bound.astream(input, config, **kwargs):
                 yield chunk
-            return
-        if saver.door.concerns(config):
-            await saver.aperform(saver.door.enter(config))
-        try:
-            async for chunk in self.bound.astream(input, config, **kwargs):
+
+    def transform(
+        self,
+        input: Iterator[Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        with self._door(config):
+            yield from self.bound.transform(input, config, **kwargs)
+
+    async def atransform(
+        self,
+        input: AsyncIterator[Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        async with self._adoor(config):
+            async for chunk in self.bound.atransform(input, config, **kwargs):
                 yield chunk
-        except GraphBubbleUp as error:
-            await saver.aperform(saver.door.bubbled(config, error))
-            raise
 
 
 class Leaving(Runnable[Any, Any]):

@@ -118,9 +118,9 @@ class NativeAnswers:
             return {}
         with self._lock:
             sent = self._sent.pop(thread_id, [])
-            if left := [s for s in sent if s.checkpoint_id >= checkpoint_id]:
+            if left := [s for s in sent if not names.came_before(s.checkpoint_id, checkpoint_id)]:
                 self._sent[thread_id] = left
-        return {s.jti: s.event for s in sent if s.checkpoint_id < checkpoint_id}
+        return {s.jti: s.event for s in sent if names.came_before(s.checkpoint_id, checkpoint_id)}
 
 
 def stands_in(resume: Any, slot: int, value: Any) -> bool:
@@ -200,6 +200,6 @@ def _asked_here(
     above = names.node_path(ns) if ns else ""
     for registration, node in hub.covered_nodes(graph):
         parent, _, own = node.rpartition(names.NS_END)
-        if parent == above and Interrupt.from_ns(None, names.task_ns(ns, own, task_id, slot)).id == surfaced.id:
+        if parent == above and names.interrupt_id(ns, own, task_id, slot) == surfaced.id:
             return registration, node
     return None

@@ -1,7 +1,7 @@
-"""`python -m symfonic_interrupts.cli`, where the script is not on the path. It must do nothing that the script does not.
+"""`python -m symfonic_interrupts.cli`, for when the script is not on the path. It behaves exactly as the script does.
 
-With `-m`, Python imports from the current directory first; a script does not, and whoever may write there would run in it.
-(This package itself is found before this line can say so; `python -P -m ...` covers that, too.)
+`python -m` puts the current directory first on the import path, so anyone who may write there could run code; a script does
+not. The entry is therefore removed. (This package itself is imported before that; `python -P -m ...` covers that too.)
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The commands by name, and the help that they share. Nothing happens here but naming."""
+"""Gives every command its name, and holds the help of the whole program."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from symfonic_interrupts.cli import background, database, doctor, event_log, keys, operating, pauses
-from symfonic_interrupts.cli.ends import EXIT_CODES
+from symfonic_interrupts.cli.commands import background, database, doctor, events, keys, operating, pauses, worker
+from symfonic_interrupts.cli.exits import EXIT_CODES
 
 NAME = "symfonic-interrupts"
 
@@ -28,13 +28,13 @@ app.command()(pauses.show)
 app.command()(pauses.answer)
 app.command()(operating.reissue)
 app.command()(operating.revoke)
-app.command()(event_log.events)
+app.command()(events.events)
 app.command()(operating.failed)
 app.command()(background.deliver)
 app.command()(background.recover)
 app.command()(background.sweep)
-app.command()(background.worker)
-app.command()(background.purge)
+app.command()(worker.worker)
+app.command()(database.purge)
 app.command()(doctor.doctor)
 keys_app.command()(keys.new)
 keys_app.command()(keys.rotate)
@@ -60,7 +60,7 @@ def _options(
 
 
 def run() -> None:
-    """Run the command of `sys.argv`. What a terminal's encoding cannot show is escaped instead of failing."""
+    """Run the command that `sys.argv` names. A character that the terminal's encoding lacks is escaped; it is no error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The library's log on stderr, where the application has not set up logging by itself, and nothing in it moves a cursor."""
+"""Shows the library's log on stderr, unless the application has set up logging. Control characters in it are escaped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from symfonic_interrupts.cli import output
-from symfonic_interrupts.cli.ends import TRACEBACK
+from symfonic_interrupts.cli.exits import TRACEBACK
 
 
-class _Printable(logging.Formatter):
+class _PrintableFormatter(logging.Formatter):
     def __init__(self, *, tracebacks: bool) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._tracebacks = tracebacks
@@ -26,18 +26,18 @@ class _Printable(logging.Formatter):
 
 @contextmanager
 def on_stderr(*, tracebacks: bool) -> Iterator[None]:
-    """Show what the library logs, from warnings on.
+    """Show the library's warnings and errors while the block runs.
 
     Args:
-        tracebacks: with those of the application's errors, whose messages may hold what a person was shown or answered. The
-            variable that shows them elsewhere shows them here, too.
+        tracebacks: also show the tracebacks of the application's errors, which may hold payloads and answers. With
+            SYMFONIC_INTERRUPTS_TRACEBACK=1 they are shown in any case.
     """
     log = logging.getLogger("symfonic_interrupts")
     if log.hasHandlers():
         yield
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_Printable(tracebacks=tracebacks or bool(os.environ.get(TRACEBACK))))
+    handler.setFormatter(_PrintableFormatter(tracebacks=tracebacks or bool(os.environ.get(TRACEBACK))))
     log.addHandler(handler)
     try:
         yield

@@ -1,7 +1,7 @@
-"""The options that commands share, with their environment variables, and how their values are read.
+"""The options that several commands have, their environment variables, and the parsing of their values.
 
-An option that holds a secret does not exist: arguments can be read by every user of a machine. Keys come from a variable or a
-file, and a store's password from a variable.
+No option takes a secret, because every user of a machine can read the arguments of a process. Keys come from a variable or a
+file, the password of a store from a variable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from symfonic_interrupts.cli.ends import Usage
+from symfonic_interrupts.cli.exits import Usage
 from symfonic_interrupts.scope import FrameworkTenantScope
 
 KEYS, RETIRED_KEYS = "SYMFONIC_INTERRUPTS_KEYS", "SYMFONIC_INTERRUPTS_RETIRED_KEYS"
@@ -24,22 +24,22 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", re.ASCII)
 
 
 def duration(text: str) -> timedelta:
-    """`30d`, `12h`, `5m`, `1.5s`, `2w`."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    """Parse `30d`, `12h`, `5m`, `1.5s` or `2w`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise typer.BadParameter("a number and a unit: s, m, h, d or w, such as 30d")
     try:
-        return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
     except OverflowError:
         raise typer.BadParameter("longer than can be counted") from None
 
 
 def interval(text: str) -> timedelta:
-    """A duration above zero."""
-    found = duration(text)
-    if not found:
+    """Parse a duration above zero."""
+    parsed = duration(text)
+    if not parsed:
         raise typer.BadParameter("longer than 0s")
-    return found
+    return parsed
 
 
 Graph = Annotated[
@@ -131,7 +131,7 @@ def scope_of(tenant: str | None, sub_tenant: str | None, namespace: str | None) 
 
 
 def actor_of(actor: str | None) -> str | None:
-    """Who acts: as named, else the login name, else nobody."""
+    """Who acts: the given name, else the login name, else None."""
     if actor is not None:
         return actor
     try:

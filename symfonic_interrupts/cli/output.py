@@ -1,7 +1,7 @@
-"""What reaches the terminal or the pipe: data on stdout, everything else on stderr, and no control character on either.
+"""Writes data to stdout and everything else to stderr, without control characters.
 
-At a terminal data are tables; in a pipe they are lines of tab-separated values, or JSON where `--json` was given. A payload is
-somebody else's text: what could move a cursor, hide a line or end a field is shown escaped.
+At a terminal data are tables; in a pipe they are lines of tab-separated values, or JSON if `--json` was passed. A payload is
+text that somebody else wrote, so characters that could move the cursor, hide a line or end a field are escaped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rich.text import Text
 from symfonic_interrupts.invisible import STYLES, is_hidden, is_symbol
 
 UNKNOWN = frozenset(("Co", "Cn"))
-"""Unicode categories (UAX 44) of which nobody can say what a terminal makes of them: private and unassigned characters."""
+"""Unicode categories (UAX 44) that each terminal draws differently: private and unassigned characters."""
 
 BLANKS = frozenset(" \u00a0\u202f\u3000")
-"""The blanks that texts are written with. Others are as wide as a hair, or nothing."""
+"""The blanks that are shown as they are. Others are so narrow that nobody sees them."""
 
 
 def printable(value: object, *, lines: bool = False) -> str:
-    """The text with everything escaped that is not there to be seen: controls, direction marks, fillers, odd blanks.
+    """The text with everything invisible escaped: controls, direction marks, fillers, unusual blanks.
 
     Args:
         lines: leave line ends as they are.
@@ -38,7 +38,7 @@ def printable(value: object, *, lines: bool = False) -> str:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON data (RFC 8259) for people: readable, and what `printable` would escape is escaped as JSON does it."""
+    """JSON data (RFC 8259) for people. What `printable` would escape is escaped in JSON's way."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (", ", ": "))
     return _escaped(text, lambda character: json.dumps(character)[1:-1], lines=True)
 
@@ -46,13 +46,13 @@ def json_text(value: Any, indent: int | None = None) -> str:
 def _escaped(text: str, escape: Callable[[str], str], *, lines: bool) -> str:
     return "".join(
         character
-        if (lines and character == "\n") or _is_seen(character, text[place - 1 : place])
+        if (lines and character == "\n") or _is_visible(character, text[index - 1 : index])
         else escape(character)
-        for place, character in enumerate(text)
+        for index, character in enumerate(text)
     )
 
 
-def _is_seen(character: str, before: str) -> bool:
+def _is_visible(character: str, before: str) -> bool:
     if character.isascii():
         return character.isprintable()
     if character in STYLES:
@@ -62,7 +62,11 @@ def _is_seen(character: str, before: str) -> bool:
 
 
 def say(text: str, *, lines: bool = False) -> None:
-    """One line on stderr."""
+    """Write one line to stderr.
+
+    Args:
+        lines: leave line ends in the text as they are.
+    """
     _write(sys.stderr, printable(text, lines=lines) + "\n")
 
 
@@ -72,12 +76,12 @@ def at_terminal() -> bool:
 
 
 def can_ask() -> bool:
-    """Whether there is a person: stdin and stderr are a terminal."""
+    """Whether a person can be asked: stdin and stderr are a terminal."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
 
 
 def ask(prompt: str) -> str:
-    """What a person types, without its line end. Raises EOFError on Ctrl-D."""
+    """Show the prompt and return the line that is typed, without its line end. Raises EOFError on Ctrl-D."""
     if at_terminal():
         with suppress(ImportError):
             importlib.import_module("readline")  # lets input() edit the line
@@ -91,53 +95,48 @@ def ask(prompt: str) -> str:
 
 
 def line(text: str) -> None:
-    """One line of data."""
+    """Write one line of data."""
     _write(_data(), printable(text) + "\n")
 
 
 def cells(values: Sequence[object]) -> None:
-    """One line of a list that grows: spaced at a terminal, tab-separated elsewhere."""
+    """Write one row without aligning it to others: spaced at a terminal, tab-separated elsewhere."""
     _write(_data(), ("  " if at_terminal() else "\t").join(printable(value) for value in values) + "\n")
 
 
 def document(value: Any) -> None:
-    """One JSON document; over several lines at a terminal."""
+    """Write one JSON document; indented at a terminal."""
     _write(_data(), json.dumps(value, indent=2 if at_terminal() else None, ensure_ascii=True) + "\n")
 
 
 def json_line(value: Any) -> None:
-    """One line of JSON Lines."""
+    """Write one line of JSON Lines."""
     _write(_data(), json.dumps(value, ensure_ascii=True) + "\n")
 
 
-def compact(value: Any) -> str:
-    """JSON data in one line, for people."""
-    return json_text(value)
-
-
-def rows(columns: Sequence[str], found: Sequence[Sequence[object]]) -> None:
-    """A table at a terminal; tab-separated lines without a heading elsewhere."""
+def rows(columns: Sequence[str], data: Sequence[Sequence[object]]) -> None:
+    """Write a table at a terminal, and tab-separated lines without a heading elsewhere."""
     if not at_terminal():
-        for row in found:
+        for row in data:
             cells(row)
         return
     console = _console(_data())
-    shown = [list(columns), *([printable(cell) for cell in row] for row in found)]
-    widths = [max(cell_len(row[place]) for row in shown) for place in range(len(columns) - 1)]
-    for row in shown if found else []:
+    shown = [list(columns), *([printable(cell) for cell in row] for row in data)]
+    widths = [max(cell_len(row[column]) for row in shown) for column in range(len(columns) - 1)]
+    for row in shown if data else []:
         begin = "".join(set_cell_size(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
-        last = Text(row[-1])  # the only column that is cut: the others are there to be copied
+        last = Text(row[-1])  # only this column is shortened: people copy from the others
         last.truncate(max(console.width - cell_len(begin), 20), overflow="ellipsis")
         console.print(Text(begin) + last, style="bold" if row is shown[0] else None, soft_wrap=True)
 
 
 def fields(pairs: Sequence[tuple[str, object]]) -> None:
-    """Named values, one a line. JSON data (lists, dicts) are laid out at a terminal, and one line elsewhere."""
+    """Write named values, one a line. JSON data (lists, dicts) are indented at a terminal."""
     for name, value in pairs:
-        laid_out = isinstance(value, dict | list)
+        is_json = isinstance(value, dict | list)
         if not at_terminal():
-            cells([name, compact(value) if laid_out else value])
-        elif laid_out:
+            cells([name, json_text(value) if is_json else value])
+        elif is_json:
             _write(_data(), f"{printable(name)}:\n{json_text(value, indent=2)}\n")
         else:
             _write(_data(), f"{printable(name)}: {printable(value)}\n")
@@ -145,7 +144,7 @@ def fields(pairs: Sequence[tuple[str, object]]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """A moving bar with the time so far, on stderr, while something long runs; nothing where stderr is no terminal."""
+    """Show a moving bar and the time so far on stderr while the block runs; nothing if stderr is no terminal."""
     console = _console(sys.stderr)
     if not console.is_terminal:
         yield
@@ -157,7 +156,7 @@ def progress(what: str) -> Iterator[None]:
 
 
 def _data() -> TextIO:
-    # while a command runs sys.stdout is stderr: what a graph prints is no data
+    # While a command runs `sys.stdout` is redirected to stderr, so that what a graph prints is not taken for data.
     return sys.__stdout__ or sys.stdout
 
 

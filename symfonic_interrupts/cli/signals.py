@@ -1,7 +1,7 @@
-"""SIGTERM and Ctrl-C for commands that run until they are told to end. A handler here only wakes the main thread.
+"""SIGTERM and Ctrl-C for commands that run until a signal ends them.
 
-The first signal ends the command after what it is doing; a second one ends the process at once. Nothing is called from within
-the handler, because the main thread may hold the very lock that a call would wait for.
+After the first signal the command finishes what it is doing; a second signal ends the process at once. The handler only wakes
+the main thread: anything more could wait for a lock that the main thread itself holds.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import socket
 from types import FrameType
 from typing import Any, Self
 
-from symfonic_interrupts.cli import output
-
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """While it is entered, signals are noted instead of ending the process.
+    """Inside the block a signal is noted and does not end the process.
 
     Attributes:
-        received: the first signal, or None.
+        received: the number of the signal that came, or None.
     """
 
     def __init__(self) -> None:
@@ -42,17 +40,13 @@ class Signals:
         self._writing.close()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until a signal has come, `wake` was called, or so many seconds have passed."""
+        """Wait until a signal comes, `wake` is called, or so many seconds pass."""
         if self.received is None:
             select.select([self._reading], [], [], seconds)
 
     def wake(self) -> None:
-        """End `wait`, from any thread."""
+        """End `wait`. May be called from any thread."""
         self._writing.send(b".")
-
-    def told(self) -> None:
-        """Say on stderr that the end is near."""
-        output.say("ending after what is running; once more ends at once")
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.received = number

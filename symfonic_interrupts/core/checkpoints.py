@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.types import Interrupt
 
 from symfonic_interrupts import langgraph_internals as names
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
             continue
         task = tasks.setdefault(task_id, TaskState())
         if channel == INTERRUPT:
-            task.interrupts += interrupts_in(value)
+            task.interrupts += names.interrupts_in(value)
         elif channel == RESUME:
             task.resume = value
         elif channel == ERROR:
@@ -57,11 +57,6 @@ def read_tasks(pending_writes: Iterable[Any] | None) -> dict[str, TaskState]:
         elif channel not in names.CONTROL_CHANNELS:
             task.finished = True
     return tasks
-
-
-def interrupts_in(value: Any) -> tuple[Interrupt, ...]:
-    """The interrupts in the value of an INTERRUPT write. Whatever else an application puts there is passed over."""
-    return tuple(i for i in (value if isinstance(value, list | tuple) else (value,)) if isinstance(i, Interrupt))
 
 
 def is_marker(value: Any) -> bool:

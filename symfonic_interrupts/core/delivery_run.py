@@ -11,7 +11,7 @@ from typing import Any
 
 from symfonic_interrupts.core.hub import DELIVERY_RUN
 from symfonic_interrupts.core.lease import LeaseKeeper
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class DeliveryRun:
 
     lease: LeaseKeeper
     side_by_side: frozenset[str] = frozenset()
-    rows: list[PauseRow] = field(default_factory=list)
+    rows: list[PauseWithAnswer] = field(default_factory=list)
     brought: set[str] = field(default_factory=set)
     expected: dict[str, set[str]] = field(default_factory=dict)
     natives: dict[tuple[str, int], Any] = field(default_factory=dict, repr=False)

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from langgraph.errors import GraphInterrupt
@@ -108,6 +109,8 @@ class Execution:
     told: dict[str, AnswerEvent] = field(default_factory=dict)  # of the answers used, by jti, as far as they were made
     received: set[str] = field(default_factory=set)
     noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
+    ended: bool = False  # its task has finished with a question that nobody was asked
+    is_old: bool = False  # the node that it ran in, or below, has begun anew since
     of_before: bool = False  # the thread was read since: another run may have begun, and this one have died
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -159,6 +162,12 @@ class Execution:
         return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
 
 
+def _unasked(executions: Iterable[Execution]) -> list[Execution]:
+    """Of each task's newest execution, those that asked and were not told."""
+    newest = {execution.task_id: execution for execution in executions}
+    return [e for e in newest.values() if e.refused is None and e.unanswered()]
+
+
 def take_swallowed(executions: Iterable[Execution]) -> list[Question]:
     """What these executions, which are over without a pause, asked and were never told in any pass of their task.
 
@@ -191,8 +200,9 @@ class Executions:
 
         A call that outlives its pass gets one of its own, which is not kept: the pass is recorded, and asks in the next.
         """
+        key = names.execution_key(info)
         with self._lock:
-            found = self._by_info.get(id(info))
+            found = self._by_info.get(key)
             if found is None:
                 found = Execution(
                     info,
@@ -203,10 +213,10 @@ class Executions:
                     root_checkpoint_id=names.root_checkpoint_id(configurable, info.checkpoint_id),
                     writes=names.writes_of_task(configurable),
                 )
-                if id(info) in self._over:
+                if key in self._over:
                     return found
-                self._by_info[id(info)] = found
-                self._by_thread.setdefault((graph, found.thread_id), {})[id(info)] = found
+                self._by_info[key] = found
+                self._by_thread.setdefault((graph, found.thread_id), {})[key] = found
                 while len(self._by_info) > self._most:
                     self._forget(next(iter(self._by_info.values())))
             return found
@@ -227,10 +237,31 @@ class Executions:
     def swallowed_under(self, thread: Thread, info: ExecutionInfo) -> list[Execution]:
         """Of a task that has returned and of all tasks below it, the executions that asked and were not told.
 
-        Of one task only the newest counts: a node may be tried again.
+        Of one task only the newest counts, and nothing that was asked before this pass of the node began.
         """
-        newest = {e.task_id: e for e in self.under(thread, info.checkpoint_ns)}
-        return [e for e in newest.values() if e.refused is None and e.unanswered()]
+        own = names.execution_key(info)
+        found = [(names.execution_key(e.info) == own, e) for e in self.under(thread, info.checkpoint_ns)]
+        current = [(is_own, e) for is_own, e in found if is_own or not e.is_old]
+        return _unasked(e for _, e in sorted(current, key=itemgetter(0)))  # the pass's own is the newest
+
+    def begin(self, thread: Thread, info: ExecutionInfo) -> None:
+        """A pass of a node begins: what was asked in it before, or below it, is of an earlier one."""
+        for execution in self.under(thread, info.checkpoint_ns):
+            execution.is_old = True
+
+    def end_swallowed(self, thread: Thread, task_id: str) -> bool:
+        """Note that a task has finished; returns whether it asked and was not told."""
+        found = [e for e in _unasked(self.of_task(thread, task_id)) if not e.is_old]
+        for execution in found:
+            execution.ended = True
+        return bool(found)
+
+    def swallowed_before(self, thread: Thread, ns: str, checkpoint_id: str) -> bool:
+        """Whether a subgraph's checkpoint of this id lies behind a task, of it or below it, that finished though it asked and
+        was not told."""
+        found = [e for e in _unasked(self.of_thread(thread)) if names.is_below(e.ns, ns) and not e.is_old]
+        behind = [e for e in found if names.came_before(e.info.checkpoint_id, checkpoint_id)]
+        return any(e.ended or (e.writes and e.has_finished) for e in behind)
 
     def of_thread(self, thread: Thread) -> list[Execution]:
         """All executions of a thread, in whatever namespace."""
@@ -256,14 +287,16 @@ class Executions:
         if thread not in self._by_thread:
             return []
         with self._lock:
-            return [e for e in self._by_thread.get(thread, {}).values() if e.root_checkpoint_id < checkpoint_id]
+            found = self._by_thread.get(thread, {}).values()
+            return [e for e in found if names.came_before(e.root_checkpoint_id, checkpoint_id)]
 
     def since(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
         """Executions at the checkpoint of this id, in whatever namespace, and at newer ones."""
         if thread not in self._by_thread:
             return []
         with self._lock:
-            return [e for e in self._by_thread.get(thread, {}).values() if e.info.checkpoint_id >= checkpoint_id]
+            found = self._by_thread.get(thread, {}).values()
+            return [e for e in found if not names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
     def was_read(self, thread: Thread) -> None:
         """The thread's newest checkpoint was read, as a run does when it begins."""
@@ -279,7 +312,7 @@ class Executions:
             return []
         with self._lock:
             found = self._by_thread.get(thread, {}).values()
-            return [e for e in found if e.ns == ns and e.info.checkpoint_id < checkpoint_id]
+            return [e for e in found if e.ns == ns and names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
     def drop(self, executions: Sequence[Execution]) -> None:
         """Forget executions that are over."""
@@ -289,15 +322,15 @@ class Executions:
                 if execution.surfaced:
                     for asked in execution.asked:
                         self._asked.note(((execution.graph, execution.thread_id), asked), execution)
-                self._over[id(execution.info)] = execution.info
+                self._over[names.execution_key(execution.info)] = execution.info
             while len(self._over) > self._most:
                 self._over.popitem(last=False)
 
     def _forget(self, execution: Execution) -> None:
-        self._by_info.pop(id(execution.info), None)
+        self._by_info.pop(names.execution_key(execution.info), None)
         place = (execution.graph, execution.thread_id)
         thread = self._by_thread.get(place, {})
-        thread.pop(id(execution.info), None)
+        thread.pop(names.execution_key(execution.info), None)
         if not thread:
             self._by_thread.pop(place, None)
 

@@ -18,7 +18,7 @@ from symfonic_interrupts.core.effects import Backend, Effect, Effects, Wait, tra
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.errors import StoreError, ThreadBusy
 from symfonic_interrupts.store.operations import Lease
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class LeaseKeeper:
         while not self._stop.is_set():
             since = time.monotonic()
             try:
-                held = self._hub.database.run(self._hub.operations.renew_lease, self.lease, self._ttl)
+                held = self._hub.database.run(self._hub.operations.leasing.renew_lease, self.lease, self._ttl)
             except StoreError:
                 pass  # the lease holds until its time is over; try again before
             else:
@@ -125,7 +125,7 @@ class LeaseKeeper:
             await asyncio.sleep(self._pause)
             since = time.monotonic()
             try:
-                held = await self._hub.database.arun(self._hub.operations.renew_lease, self.lease, self._ttl)
+                held = await self._hub.database.arun(self._hub.operations.leasing.renew_lease, self.lease, self._ttl)
             except StoreError:
                 continue
             self._renewed(since, held)
@@ -157,7 +157,7 @@ class StopKeeping(Effect[None]):
         await self._keeper.astop()
 
 
-Held = tuple[LeaseKeeper, list[PauseRow]]
+Held = tuple[LeaseKeeper, list[PauseWithAnswer]]
 """A lease, and the thread's pauses when it was taken."""
 
 
@@ -172,7 +172,7 @@ def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, ta
         return (yield from taking)
     except asyncio.CancelledError:
         lease = Lease(graph, thread_id, owner, taken_over=False)
-        yield from transact(hub.operations.end_lease, lease, clean=False)
+        yield from transact(hub.operations.leasing.end_lease, lease, clean=False)
         raise
 
 
@@ -190,8 +190,8 @@ def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoint
     pause = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
-        take = transact(hub.operations.take_lease, graph, thread_id, owner, hub.config.lease_ttl, breakpoints)
-        taken: Any = yield from given_back_if_cancelled(hub, graph, thread_id, owner, take)
+        take = transact(hub.operations.leasing.take_lease, graph, thread_id, owner, hub.config.lease_ttl, breakpoints)
+        taken = yield from given_back_if_cancelled(hub, graph, thread_id, owner, take)
         if taken is not None:
             lease, rows = taken
             return LeaseKeeper(hub, lease, since + hub.config.lease_ttl.total_seconds()), rows

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from symfonic_interrupts.registration import InterruptRegistration
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow, PauseWithAnswer, columns_of
 
 
 class PauseView(BaseModel):
@@ -58,8 +58,8 @@ class AnswerReceipt(BaseModel):
     response_hash: str
 
 
-def view_of(row: PauseRow, registration: InterruptRegistration, now: datetime) -> PauseView:
-    """The view of an authentic row that was read with its answer and `overdue`."""
+def view_of(row: PauseWithAnswer, registration: InterruptRegistration, now: datetime) -> PauseView:
+    """The view of an authentic row."""
     return PauseView(
         name=registration.name,
         metadata=dict(registration.metadata),
@@ -76,5 +76,5 @@ def view_of(row: PauseRow, registration: InterruptRegistration, now: datetime) -
 
 def receipt_of(row: PauseRow, at: datetime, actor: str | None, response_hash: str) -> AnswerReceipt:
     """The receipt of an answer to this row."""
-    where = {key: row[key] for key in ("interrupt_id", "name", "thread_id")}
+    where = columns_of(row, "interrupt_id", "name", "thread_id")
     return AnswerReceipt(answered_at=at, actor=actor, response_hash=response_hash, **where)

@@ -23,7 +23,7 @@ from symfonic_interrupts.events import (
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.store.operations import Event
 from symfonic_interrupts.store.row_mac import row_is_authentic, seal_row
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import EventSubject, PauseRow, PauseWithAnswer, columns_of
 from symfonic_interrupts.tokens.pause_token import PauseToken
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -108,8 +108,8 @@ def token_of(hub: Hub, row: PauseRow) -> PauseToken:
     )
 
 
-def scope_of(row: PauseRow) -> FrameworkTenantScope:
-    """The scope that a pause belongs to."""
+def scope_of(row: EventSubject) -> FrameworkTenantScope:
+    """The scope that a pause, or an event of one, belongs to."""
     return FrameworkTenantScope(row["tenant_id"], row["sub_tenant_id"], row["namespace"])
 
 
@@ -134,7 +134,7 @@ def open_events(hub: Hub, rows: Iterable[PauseRow]) -> list[PauseEvent]:
 
 
 def _pause_event(hub: Hub, row: PauseRow, token: str) -> PauseEvent:
-    common = {key: row[key] for key in ("expires_at", "interrupt_id", "thread_id", "run_id")}
+    common = columns_of(row, "expires_at", "interrupt_id", "thread_id", "run_id")
     return hub.registry.shapes(row["name"]).asked(row["name"], row["payload"], token, **common)
 
 
@@ -146,7 +146,7 @@ def pause_record(hub: Hub, row: PauseRow) -> Event:
 def answer_record(hub: Hub, row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
     """The event row of an accepted answer: the event, and who answered."""
     seconds = max(0.0, (at - row["created_at"]).total_seconds())
-    where = {key: row[key] for key in ("name", "interrupt_id", "thread_id", "run_id", "payload")}
+    where = columns_of(row, "name", "interrupt_id", "thread_id", "run_id", "payload")
     shapes = hub.registry.shapes(row["name"])
     kind, body = _record(shapes.answered(response=response, seconds=seconds, defaulted=defaulted, **where))
     return kind, {**body, "actor": actor}
@@ -170,7 +170,7 @@ def used_answer_event(hub: Hub, answer: Answer, question: Question | None, run_i
 
 def expiry_event(hub: Hub, row: PauseRow, swept_at: datetime) -> ExpiryEvent:
     """The event of a pause whose time was over when the janitor came."""
-    common = {key: row[key] for key in ("interrupt_id", "scope_hash", "thread_id")}
+    common = columns_of(row, "interrupt_id", "scope_hash", "thread_id")
     times = {"expired_at": row["expires_at"], "swept_at": swept_at}
     return hub.registry.shapes(row["name"]).expired(row["name"], **common, **times)
 
@@ -203,18 +203,19 @@ def new_receipt(row: PauseRow, response: str, at: datetime, *, actor: str | None
     )
 
 
-def stored_answer(hub: Hub, row: PauseRow) -> Answer:
+def stored_answer(hub: Hub, row: PauseWithAnswer) -> Answer:
     """The answer of an answered row, checked: the row, the receipt and the response must fit each other.
 
     Raises:
         StoreError: one of them was changed in the database.
     """
     check_authentic(hub, row)
+    response = row["answer_response"]
     try:
         sealed = json.loads(row["answer_receipt"] or "null")
         receipt = Receipt.unseal(sealed, hub.keys)
     except (ReceiptInvalid, ValueError):
         receipt = None
-    if receipt is None or receipt.jti != row["jti"] or not receipt.covers(row["answer_response"]):
+    if receipt is None or response is None or receipt.jti != row["jti"] or not receipt.covers(response):
         raise StoreError(f"the answer to {row['interrupt_id']} was changed in the database; it is not delivered")
-    return Answer(receipt, row["answer_response"], sealed)
+    return Answer(receipt, response, sealed)

@@ -12,6 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.drift import tool_nodes
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, Emit, ReadState, transact
@@ -75,7 +76,7 @@ class Deliverer:
         keeper, rows = held or (yield from take)
         self._hub.failpoint("lease_taken")
         if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
-            yield from transact(self._hub.operations.end_lease, keeper.lease, clean=False)
+            yield from transact(self._hub.operations.leasing.end_lease, keeper.lease, clean=False)
             return Delivery(thread_id)
         kwargs = with_breakpoints(kwargs, keeper.lease.breakpoints)
         progress = Progress(rows)
@@ -111,7 +112,7 @@ class Deliverer:
             failed_at: datetime | None = None
             if not progress.over:
                 failed_at = yield from transact(
-                    self._hub.operations.end_lease,
+                    self._hub.operations.leasing.end_lease,
                     run.lease.lease,
                     clean=ending.clean,
                     used=sorted(run.used),
@@ -155,12 +156,10 @@ class Deliverer:
                 if (chunk := custom_chunk(self.graph, kwargs, event)) is not None:
                     yield from Emit(chunk)
             state = yield from ReadState({"configurable": {"thread_id": thread_id}})
-            output = dict(state.values) if isinstance(state.values, dict) else state.values
-            if state.interrupts and isinstance(output, dict):
-                output["__interrupt__"] = list(state.interrupts)
+            output = names.with_interrupts(state.values, state.interrupts)
         ended = dict(progress.ended)
         if unknown := [jti for jti in progress.ids if jti not in ended]:
-            ended.update((yield from transact(self._hub.operations.states_of, unknown)))
+            ended.update((yield from transact(self._hub.operations.reading.states_of, unknown)))
         return Delivery(
             thread_id,
             output,

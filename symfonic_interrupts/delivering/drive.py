@@ -38,7 +38,7 @@ from symfonic_interrupts.delivering.progress import Progress, jtis_of, native_va
 from symfonic_interrupts.errors import CheckpointMissing, RegistrationError
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.store.operations import Failure
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow, PauseWithAnswer
 
 
 class Drive:
@@ -107,11 +107,13 @@ class Drive:
         """Close what the thread has left behind: somebody else may have run it on."""
         at = str(id_of(head))
         progress, operations = self._progress, self._hub.operations
-        if any(row["checkpoint_id"] < at for row in progress.rows):
+        if any(names.came_before(row["checkpoint_id"], at) for row in progress.rows):
             used = yield from used_before(at, progress.rows)
-            changed = yield from transact(operations.advance, self._saver.graph, self._thread_id, at, used=used)
+            changed = yield from transact(
+                operations.settling.advance, self._saver.graph, self._thread_id, at, used=used
+            )
             progress.note_ends(changed)
-            progress.rows = yield from transact(operations.load_thread, self._saver.graph, self._thread_id)
+            progress.rows = yield from transact(operations.reading.load_thread, self._saver.graph, self._thread_id)
 
     def _decide(self, head: CheckpointTuple, *, crashed: bool) -> Effects[Plan]:
         """The planner's next step, as far as no breakpoint and no failure stands in its way."""
@@ -144,7 +146,7 @@ class Drive:
         config = yield from self._config(answers or progress.rows)
         if not progress.ran:
             if run.lease.lease.failed:
-                yield from transact(self._hub.operations.try_again, run.lease.lease)
+                yield from transact(self._hub.operations.leasing.try_again, run.lease.lease)
             yield from Keep(run.lease)
         progress.ran = True
         graph_kwargs = {key: value for key, value in self._kwargs.items() if key != "config"}
@@ -169,7 +171,7 @@ class Drive:
         at = run.reached or id_of(head)
         if at is None:
             return None
-        conclude = self._hub.operations.conclude
+        conclude = self._hub.operations.leasing.conclude
         conclusion = yield from transact(conclude, run.lease.lease, at, list(progress.ids), sorted(run.used))
         progress.rows, progress.over = conclusion.rows, conclusion.over
         progress.ended.update(conclusion.states)
@@ -182,7 +184,7 @@ class Drive:
     def _settle(self, step: Plan) -> Effects[None]:
         applied, unused = jtis_of(step.applied), jtis_of(step.unused)
         if applied or unused:
-            settle = self._hub.operations.settle
+            settle = self._hub.operations.settling.settle
             moved, rows = yield from transact(settle, self._saver.graph, self._thread_id, applied, unused)
             self._progress.rows = rows
             self._progress.note_ends(moved)
@@ -207,10 +209,10 @@ class Drive:
             "left": (yield from left_behind(answered, leaves, tasks)),
         }
 
-    def _look(self, head: CheckpointTuple | None, sending: list[PauseRow]) -> Effects[Outlook]:
+    def _look(self, head: CheckpointTuple | None, sending: list[PauseWithAnswer]) -> Effects[Outlook]:
         """What the thread's tasks would do if the graph ran on."""
         ended = yield from transact(
-            self._hub.operations.ended_natives, self._saver.graph, self._thread_id, str(id_of(head))
+            self._hub.operations.reading.ended_natives, self._saver.graph, self._thread_id, str(id_of(head))
         )
         standing = Standing.of(self._progress.rows, ended, sending)
         return (yield from look(self._graph, self._thread_id, self._kwargs, head, standing))
@@ -222,14 +224,14 @@ class Drive:
         run, progress = self._run, self._progress
         had = [row for row in progress.rows if row["jti"] in run.brought | run.used]
         had = had or [row for row in progress.rows if row["state"] == "answered"]
-        about = had[0] if had else (yield from self._latest())
+        about: PauseRow | None = had[0] if had else (yield from self._latest())
         if about is None:
             return None
         raised = progress.failure
         if progress.raised is not None:
             raised = Raised.by(progress.raised, (yield from self._node_that_raised()))
         assert raised is not None, "asked for what was raised"
-        ids = tuple(sorted({row["interrupt_id"] for row in had or [about]}))
+        ids = tuple(sorted({row["interrupt_id"] for row in had} or {about["interrupt_id"]}))
         return Failure(raised.node, raised.error_type, raised.message, about, ids)
 
     def _node_that_raised(self) -> Effects[str | None]:
@@ -241,7 +243,7 @@ class Drive:
         return outlook.failed[0][0] if outlook.failed else None
 
     def _latest(self) -> Effects[PauseRow | None]:
-        return (yield from transact(self._hub.operations.load_latest, self._saver.graph, self._thread_id))
+        return (yield from transact(self._hub.operations.reading.load_latest, self._saver.graph, self._thread_id))
 
     # -- what the graph is called with
 
@@ -264,7 +266,7 @@ class Drive:
                 self._run.envelopes.append(envelope)
         return Command(resume=resume)
 
-    def _config(self, rows: list[PauseRow]) -> Effects[dict[str, Any]]:
+    def _config(self, rows: list[PauseWithAnswer]) -> Effects[dict[str, Any]]:
         """The run's config: the caller's, on this thread alone, in the scope of its pauses."""
         config: Mapping[str, Any] = self._kwargs.get("config") or {}
         row = rows[0] if rows else (yield from self._latest())

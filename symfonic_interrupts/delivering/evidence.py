@@ -11,7 +11,7 @@ from symfonic_interrupts.core.checkpoints import TaskState, is_marker, is_pendin
 from symfonic_interrupts.core.effects import Effects, GetTuple, ReadHistory
 from symfonic_interrupts.delivering.planner import is_durable, was_used
 from symfonic_interrupts.delivering.progress import at_breakpoint, native_values
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 def checkpoint_at(thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> GetTuple:
@@ -37,7 +37,7 @@ def id_of(checkpoint: Any) -> str | None:
 
 
 def leaves_of(
-    answered: list[PauseRow], read: dict[tuple[str, str], dict[str, TaskState]]
+    answered: list[PauseWithAnswer], read: dict[tuple[str, str], dict[str, TaskState]]
 ) -> Effects[dict[str, TaskState]]:
     """By jti, the task that asked, from the checkpoint in which it asked."""
     leaves: dict[str, TaskState] = {}
@@ -50,9 +50,11 @@ def leaves_of(
     return leaves
 
 
-def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Effects[list[str]]:
+def used_before(checkpoint_id: str, rows: list[PauseWithAnswer]) -> Effects[list[str]]:
     """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
-    answered = [row for row in rows if row["state"] == "answered" and row["checkpoint_id"] < checkpoint_id]
+    answered = [
+        row for row in rows if row["state"] == "answered" and names.came_before(row["checkpoint_id"], checkpoint_id)
+    ]
     leaves = yield from leaves_of(answered, {})
     values = native_values(answered)
     return [
@@ -63,7 +65,7 @@ def used_before(checkpoint_id: str, rows: list[PauseRow]) -> Effects[list[str]]:
 
 
 def left_behind(
-    answered: list[PauseRow], leaves: dict[str, TaskState], tasks: dict[str, TaskState]
+    answered: list[PauseWithAnswer], leaves: dict[str, TaskState], tasks: dict[str, TaskState]
 ) -> Effects[list[str]]:
     """Jtis of unused answers to questions of a subgraph whose state was changed: it stands elsewhere now."""
     left: list[str] = []
@@ -77,7 +79,7 @@ def left_behind(
             if ns not in heads:
                 heads[ns] = yield from checkpoint_at(row["thread_id"], ns)
             head = heads[ns]
-            if head is not None and head.config["configurable"]["checkpoint_id"] > row["leaf_checkpoint_id"]:
+            if head is not None and names.came_before(row["leaf_checkpoint_id"], str(id_of(head))):
                 left.append(row["jti"])
     return left
 
@@ -114,7 +116,7 @@ class Standing:
     ended: frozenset[str]
 
     @classmethod
-    def of(cls, rows: list[PauseRow], ended: set[str], sending: Iterable[PauseRow]) -> Standing:
+    def of(cls, rows: list[PauseWithAnswer], ended: set[str], sending: Iterable[PauseWithAnswer]) -> Standing:
         """From the thread's open and answered pauses.
 
         Args:
@@ -132,7 +134,7 @@ class Standing:
         return bool(state.pending) and ours <= self.open and not any(i.id in self.ended for i in state.pending)
 
 
-def _id_of(row: PauseRow) -> str:
+def _id_of(row: PauseWithAnswer) -> str:
     return str(row["langgraph_id"] if row["native"] else row["interrupt_id"])
 
 

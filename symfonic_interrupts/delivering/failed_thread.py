@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
 from symfonic_interrupts.store.records import Failure
+from symfonic_interrupts.store.rows import FailedLease
 
 log = logging.getLogger("symfonic_interrupts.delivery")
 
@@ -27,7 +27,7 @@ _REPR = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 @dataclass(frozen=True, eq=False)
 class FailedThread(str):
     """A thread whose run raised after one of our answers. It is the thread's id, with what is known of the failure: a list of
-    them compares to, and is printed as, a list of thread ids.
+    them is equal to a list of thread ids, and is one as JSON. Its repr has all attributes but the message.
 
     Attributes:
         thread_id: the thread.
@@ -49,7 +49,7 @@ class FailedThread(str):
         return super().__new__(cls, thread_id)
 
     @classmethod
-    def of(cls, lease: Mapping[str, Any]) -> FailedThread:
+    def of(cls, lease: FailedLease) -> FailedThread:
         """From a row of `interrupt_thread_leases`."""
         return cls(
             lease["thread_id"],

@@ -17,7 +17,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.delivering.evidence import Outlook, Standing, checkpoint_at, id_of, look
 from symfonic_interrupts.delivering.failed_thread import FailedThread, Raised
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import FailedLease, PauseRow
 
 log = logging.getLogger("symfonic_interrupts.delivery")
 
@@ -28,13 +28,15 @@ def list_failed(
     """See `ResumeAdapter.failed`. Forgets failures of threads that have gone on."""
     hub.database.check_open()
     most = checked_limit(limit, "deliver some of them first")
-    leases, used = yield from transact(hub.operations.list_failed, graph_name, scope)
+    leases, used = yield from transact(hub.operations.reading.list_failed, graph_name, scope)
     found: list[FailedThread] = []
     for lease in leases:
         if len(found) == most:
             return found
         if (yield from _has_gone_on(hub, graph_name, graph, lease)):
-            yield from transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
+            yield from transact(
+                hub.operations.leasing.forget_failure, graph_name, lease["thread_id"], lease["failed_at"]
+            )
         else:
             found.append(FailedThread.of(lease))
     for thread_id, rows in _by_thread(used).items():
@@ -44,7 +46,7 @@ def list_failed(
         seen = yield from _outlook(hub, graph_name, graph, thread_id, ids)
         if seen is not None and seen.failed:
             raised = Raised.kept(*seen.failed[0])
-            at = max(row["used_at"] for row in rows)
+            at = max(row["used_at"] for row in rows if row["used_at"] is not None)
             found.append(FailedThread(thread_id, at, raised.node, raised.error_type, raised.message, ids))
     return found
 
@@ -52,12 +54,14 @@ def list_failed(
 def forget_gone_on(hub: Hub, graph_name: str, graph: Any) -> Effects[None]:
     """Forget failures of threads that have gone on since, by a run of the application's own, and have an answer to be
     delivered: recovery would leave them alone."""
-    for lease in (yield from transact(hub.operations.list_failed_answered, graph_name)):
+    for lease in (yield from transact(hub.operations.reading.list_failed_answered, graph_name)):
         if (yield from _has_gone_on(hub, graph_name, graph, lease)):
-            yield from transact(hub.operations.forget_failure, graph_name, lease["thread_id"], lease["failed_at"])
+            yield from transact(
+                hub.operations.leasing.forget_failure, graph_name, lease["thread_id"], lease["failed_at"]
+            )
 
 
-def _has_gone_on(hub: Hub, graph_name: str, graph: Any, lease: dict[str, Any]) -> Effects[bool]:
+def _has_gone_on(hub: Hub, graph_name: str, graph: Any, lease: FailedLease) -> Effects[bool]:
     had = json.loads(lease["failed_ids"])
     seen = yield from _outlook(hub, graph_name, graph, lease["thread_id"], had)
     return seen is not None and not seen.failed and not seen.work
@@ -73,8 +77,8 @@ def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collect
         head = yield from checkpoint_at(thread_id)
         if head is None:
             return None
-        rows = yield from transact(hub.operations.load_thread, graph_name, thread_id)
-        ended = yield from transact(hub.operations.ended_natives, graph_name, thread_id, str(id_of(head)))
+        rows = yield from transact(hub.operations.reading.load_thread, graph_name, thread_id)
+        ended = yield from transact(hub.operations.reading.ended_natives, graph_name, thread_id, str(id_of(head)))
         sending = [row for row in rows if row["state"] == "answered" and row["interrupt_id"] not in had]
         return (yield from look(graph, thread_id, {}, head, Standing.of(rows, ended, sending)))
     except Exception as error:

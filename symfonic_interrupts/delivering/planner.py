@@ -13,7 +13,7 @@ from typing import Any
 from symfonic_interrupts.asking.envelope import jtis_in
 from symfonic_interrupts.asking.plain_interrupts import stands_in
 from symfonic_interrupts.core.checkpoints import Tasks, TaskState, is_marker, is_pending, waiting_in, was_answered_past
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 @dataclass(slots=True)
@@ -27,26 +27,26 @@ class Plan:
         homeless: answers that were sent and did not arrive, while their question still stands: no task took them.
     """
 
-    resume: dict[str, list[PauseRow]] = field(default_factory=dict)
+    resume: dict[str, list[PauseWithAnswer]] = field(default_factory=dict)
     proceed: bool = False
-    applied: list[PauseRow] = field(default_factory=list)
-    unused: list[PauseRow] = field(default_factory=list)
-    homeless: list[PauseRow] = field(default_factory=list)
+    applied: list[PauseWithAnswer] = field(default_factory=list)
+    unused: list[PauseWithAnswer] = field(default_factory=list)
+    homeless: list[PauseWithAnswer] = field(default_factory=list)
 
     @property
-    def answers(self) -> list[PauseRow]:
+    def answers(self) -> list[PauseWithAnswer]:
         """The answers to send."""
         return [row for together in self.resume.values() for row in together]
 
 
-def is_durable(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
+def is_durable(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool:
     """Whether the row's answer stands in the writes of the task that asked."""
     if row["native"]:
         return stands_in(leaf.resume, row["slot"], native_value)
     return row["jti"] in jtis_in(leaf.resume)
 
 
-def was_used(row: PauseRow, leaf: TaskState, native_value: Any) -> bool:
+def was_used(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool:
     """Whether the task, which has finished, used the answer.
 
     Its RESUME write tells, but for two cases that were noted in the row: an answer given to a task that asked for something
@@ -64,7 +64,7 @@ def _waits_only_for(closed: set[str], root: TaskState) -> bool:
 def plan(
     head: Tasks,
     leaves: Mapping[str, TaskState],
-    answered: Sequence[PauseRow],
+    answered: Sequence[PauseWithAnswer],
     native_values: Mapping[str, Any],
     *,
     tried: frozenset[str],

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.delivering.failed_thread import FailedThread, Raised
 from symfonic_interrupts.events import PauseEvent
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import MovedPause, PauseWithAnswer
 
 BREAKPOINTS = ("interrupt_before", "interrupt_after")
 """Keyword arguments of a graph's call that name static breakpoints."""
@@ -50,7 +51,7 @@ class Progress:
         failure: what is kept of that, or of what a run before it raised that died before it could tell.
     """
 
-    rows: list[PauseRow]
+    rows: list[PauseWithAnswer]
     output: Any = None
     ran: bool = False
     raised: Exception | None = None
@@ -59,19 +60,24 @@ class Progress:
     ids: dict[str, str] = field(default_factory=dict)
     over: bool = False
 
-    def note_ends(self, rows: list[PauseRow]) -> None:
+    def note_ends(self, rows: list[MovedPause]) -> None:
         """Keep how answers ended, by jti."""
         for row in rows:
             self.ended[row["jti"]] = row["state"]
             self.ids[row["jti"]] = row["interrupt_id"]
 
 
-def native_values(answered: list[PauseRow]) -> dict[str, Any]:
+def native_values(answered: list[PauseWithAnswer]) -> dict[str, Any]:
     """By jti, what a native node is sent."""
-    return {row["jti"]: json.loads(row["answer_response"]) for row in answered if row["native"]}
+    return {row["jti"]: _value_of(row) for row in answered if row["native"]}
 
 
-def jtis_of(rows: list[PauseRow]) -> list[str]:
+def _value_of(row: PauseWithAnswer) -> Any:
+    assert row["answer_response"] is not None, "an answered pause has a response"
+    return json.loads(row["answer_response"])
+
+
+def jtis_of(rows: list[PauseWithAnswer]) -> list[str]:
     return [row["jti"] for row in rows]
 
 
@@ -90,8 +96,8 @@ def with_breakpoints(kwargs: dict[str, Any], stored: str | None) -> dict[str, An
 
 def at_breakpoint(graph: Any, kwargs: Mapping[str, Any], history: list[Any]) -> bool:
     """Whether the thread stands at a static breakpoint, of the graph or of this call of it."""
-    before = kwargs.get("interrupt_before") or getattr(graph, "interrupt_before_nodes", ())  # a remote graph has none
-    after = kwargs.get("interrupt_after") or getattr(graph, "interrupt_after_nodes", ())
+    before = kwargs.get("interrupt_before") or names.breakpoints_before(graph)
+    after = kwargs.get("interrupt_after") or names.breakpoints_after(graph)
     ran = history[1].next if len(history) > 1 else ()
     return _names_one(before, history[0].next) or _names_one(after, ran)
 
@@ -102,7 +108,7 @@ def _names_one(breakpoints: Any, nodes: Any) -> bool:
 
 def custom_chunk(graph: Any, kwargs: Mapping[str, Any], event: PauseEvent) -> Any:
     """The event as the graph's own stream would give it, or None where "custom" was not asked for."""
-    mode: Any = kwargs.get("stream_mode") or getattr(graph, "stream_mode", "updates")
+    mode: Any = kwargs.get("stream_mode") or names.stream_mode_of(graph)
     several = isinstance(mode, list | tuple)
     if mode != "custom" and not (several and "custom" in mode):
         return None

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.checkpoints import is_pending, read_tasks, waiting_in
 from symfonic_interrupts.core.effects import Effects, GetTuple, transact
 from symfonic_interrupts.core.hub import Hub
@@ -16,7 +17,7 @@ from symfonic_interrupts.delivering.failures import forget_gone_on
 from symfonic_interrupts.delivering.progress import Delivery
 from symfonic_interrupts.errors import ThreadBusy, UsageError
 from symfonic_interrupts.scope import FrameworkTenantScope
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 RunKwargs = Callable[[str, FrameworkTenantScope], Mapping[str, Any]]
 """Takes (thread_id, scope of the pause), returns keyword arguments for the graph's call."""
@@ -43,7 +44,7 @@ class Recovery:
             raise UsageError("limit must be a whole number, at least 1, or None")
         yield from forget_gone_on(hub, self._graph, self._deliverer.graph)
         undelivered, lapsed, unconfirmed = yield from transact(
-            hub.operations.list_unfinished,
+            hub.operations.upkeep.list_unfinished,
             self._graph,
             created_before=hub.now() - hub.config.lease_ttl,
             most=limit or MOST_UNCONFIRMED,
@@ -72,15 +73,17 @@ class Recovery:
                 continue
             at = head.config["configurable"]["checkpoint_id"]
             waiting = waiting_in(read_tasks(head.pending_writes))
-            if at > row["checkpoint_id"]:
+            if names.came_before(row["checkpoint_id"], at):
                 # the process that went on without this question died before it closed it, or never knew of it
-                yield from transact(self._hub.operations.advance, self._graph, row["thread_id"], at, settle=False)
+                yield from transact(
+                    self._hub.operations.settling.advance, self._graph, row["thread_id"], at, settle=False
+                )
             elif is_pending(row, waiting) is None:
                 found.append(row["thread_id"])
             else:
                 confirmed.append(row["jti"])
         if confirmed:
-            yield from transact(self._hub.operations.confirm, confirmed)
+            yield from transact(self._hub.operations.upkeep.confirm, confirmed)
         return found
 
     def deliver_each(
@@ -110,7 +113,7 @@ class Recovery:
         try:
             kwargs = dict(graph_kwargs or {})
             if graph_kwargs is None and self._run_kwargs is not None:
-                latest = yield from transact(self._hub.operations.load_latest, self._graph, thread_id)
+                latest = yield from transact(self._hub.operations.reading.load_latest, self._graph, thread_id)
                 if latest is not None:
                     kwargs = dict(self._run_kwargs(thread_id, scope_of(latest)))
             delivery = yield from self._deliverer.deliver(

@@ -6,9 +6,6 @@ import concurrent.futures
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.runnables.config import set_config_context
-from langgraph.runtime import get_runtime
-
 from symfonic_interrupts import forks
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.core.effects import Effects, WaitFor
@@ -17,7 +14,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import pause_event
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 MOST_RUNS = 1_000
 PUT_WAIT_SECONDS = 60.0
@@ -66,7 +63,7 @@ class PutWatch:
     def failed(self, thread_id: str, checkpoint_id: str) -> None:
         # LangGraph does not try the puts after a failed one: whoever waits for them, now or later, would wait in vain
         with self._lock:
-            self._broken.note(thread_id, min(checkpoint_id, self._broken.get(thread_id, checkpoint_id)))
+            self._broken.note(thread_id, names.older(checkpoint_id, self._broken.get(thread_id, checkpoint_id)))
             waiting = [key for key, signal in self._durable.items() if key[0] == thread_id and signal is not True]
             signals = [self._durable.pop(key) for key in waiting]
         for signal in signals:
@@ -102,28 +99,17 @@ class Announcer:
         Args:
             scopes: by row, the hash of the scope of this run.
         """
-        runtime = place.get(names.RUNTIME)
+        run = names.run_of(place)
         events = []
         for row, scope_hash in zip(opened, scopes, strict=True):
-            key = (id(runtime), row["jti"])
+            key = (id(run), row["jti"])
             with self._lock:
                 told = key in self._emitted
-                self._emitted.note(key, runtime)  # holding the runtime keeps its id from being another's
+                self._emitted.note(key, run)  # holding it keeps its id from being another's
             if row["state"] == "pending" and row["scope_hash"] == scope_hash and not told:
                 events.append(pause_event(self._hub, row))
         return events
 
     @staticmethod
     def emit(config: Config, task_id: str, events: Sequence[PauseEvent | AnswerEvent]) -> None:
-        place = config["configurable"]
-        if not events or place.get(names.RUNTIME) is None:
-            return
-        own = names.task_ns("", "x", task_id)
-        there: Config = {**config, "configurable": {**place, "checkpoint_ns": own}}
-        with set_config_context(there) as context:
-            for event in events:
-                context.run(_write, event)
-
-
-def _write(event: PauseEvent | AnswerEvent) -> None:
-    get_runtime().stream_writer(event)
+        names.write_custom(config, task_id, events)

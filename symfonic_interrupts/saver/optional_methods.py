@@ -82,7 +82,7 @@ async def _aprune(self: Any, thread_ids: Sequence[str], *, strategy: str = "keep
 
 def _revoke(saver: Any, thread_ids: Sequence[str]) -> Effects[None]:
     for thread_id in thread_ids:
-        yield from transact(saver.hub.operations.revoke_thread, saver.graph, str(thread_id))
+        yield from transact(saver.hub.operations.settling.revoke_thread, saver.graph, str(thread_id))
 
 
 _WITH_PAUSES: dict[str, Callable[..., Any]] = {

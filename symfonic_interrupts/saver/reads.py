@@ -26,7 +26,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.rows import stored_answer, used_answer_event
 from symfonic_interrupts.errors import RegistrationError, ThreadBusy
 from symfonic_interrupts.saver.announcer import Config, PutWatch
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 class Loader:
@@ -54,10 +54,8 @@ class Loader:
         place = (config or {}).get("configurable", {})
         if ns := place.get("checkpoint_ns", ""):
             thread_id = str(place.get("thread_id"))
-            above = [
-                self._loaded.get((thread_id, ns[:end])) for end, char in enumerate(ns) if char == names.NS_SEPARATOR
-            ]
-            cached = names.cached_task(place) if names.RUNTIME in place else None
+            above = [self._loaded.get((thread_id, around)) for around in names.namespaces_above(ns)]
+            cached = names.cached_task(place) if names.is_a_run(place) else None
             self._loaded.note((thread_id, ns), cached or next(filter(None, above), ""))
 
     def loaded(self, thread_id: str, ns: str) -> bool:
@@ -95,10 +93,19 @@ class Loader:
 
     def must_admit(self, config: Config, found: CheckpointTuple) -> bool:
         """Whether a run begins here that would be handed stored answers, or could answer a native question."""
-        return names.RUNTIME in config["configurable"] and (
+        return names.is_a_run(config["configurable"]) and (
             any(channel == RESUME for _, channel, _ in found.pending_writes or ())
             or bool(self._unwatched_questions(config, found))
+            or self._begins_unguarded(found)
         )
+
+    def _begins_unguarded(self, found: CheckpointTuple) -> bool:
+        """Whether a run from this root checkpoint begins at a node that a point covers and that no adapter has guarded here.
+        An earlier run may have been refused when that node asked, so no question stands that would say so."""
+        if self.guarded or found.config["configurable"].get("checkpoint_ns", ""):
+            return False
+        covered = {path.partition(names.NS_END)[0] for _, path in self._hub.covered_nodes(self._graph)}
+        return bool(covered) and not covered.isdisjoint(names.next_nodes(found.checkpoint))
 
     def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
         """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
@@ -113,17 +120,20 @@ class Loader:
     def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Effects[None]:
         """A run in which nothing would look at what a covered node is resumed with must not begin."""
         if covers(self._hub, self._graph):
-            raise RegistrationError(
-                f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
-                " interrupts.resume_adapter(graph) before the graph runs"
-            )
-        rows, _ = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
+            raise self._unguarded()
+        rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         for row in rows:
             if row["native"] and row["langgraph_id"] in questions:
                 raise RegistrationError(
                     f"graph {self._graph!r} waits for {row['name']!r}, whose nodes are not registered in this process: register"
                     " the point with its nodes, and call interrupts.resume_adapter(graph), before the graph runs"
                 )
+
+    def _unguarded(self) -> RegistrationError:
+        return RegistrationError(
+            f"graph {self._graph!r} waits at native questions, and its nodes are not guarded in this process: call"
+            " interrupts.resume_adapter(graph) before the graph runs"
+        )
 
     def admit(self, config: Config, found: CheckpointTuple) -> Effects[CheckpointTuple]:
         """The checkpoint with those of its stored answers that may enter this run.
@@ -135,6 +145,8 @@ class Loader:
         """
         place = found.config["configurable"]
         thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        if self._begins_unguarded(found):
+            raise self._unguarded()
         if unwatched := self._unwatched_questions(config, found):
             yield from self._refuse_unwatched(thread_id, unwatched)
         writes = list(found.pending_writes or ())
@@ -147,7 +159,7 @@ class Loader:
             kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
             return found._replace(pending_writes=[_marked(w) for w in kept])
         else:
-            rows, held = yield from transact(self._hub.operations.load_answers, self._graph, thread_id)
+            rows, held = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         if run is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
             writes = _without_bare(writes)
         answered = [row for row in rows if row["state"] == "answered" and row["leaf_ns"] == ns]
@@ -186,7 +198,7 @@ class Loader:
             return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
         return True
 
-    def _admitted(self, rows: list[PauseRow], value: Any) -> Loaded:
+    def _admitted(self, rows: list[PauseWithAnswer], value: Any) -> Loaded:
         """A task's stored answers: those that its rows still hold as answered, word for word. Others lose their content."""
         kept: list[Any] = []
         slots: set[int] = set()
@@ -207,7 +219,7 @@ class Loader:
             kept.append(VOID if points and slot not in slots else item)
         return Loaded(kept, admitted=slots, jtis=jtis)
 
-    def _note_native(self, row: PauseRow, value: Any) -> None:
+    def _note_native(self, row: PauseWithAnswer, value: Any) -> None:
         """An earlier delivery sent it, and may have died before it noted that it was used."""
         event = used_answer_event(self._hub, stored_answer(self._hub, row), None, row["run_id"])
         place = (row["leaf_task_id"], row["slot"])

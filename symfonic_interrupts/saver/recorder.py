@@ -20,15 +20,15 @@ from symfonic_interrupts.canonical import canonical_json
 from symfonic_interrupts.core.delivery_run import DeliveryRun, delivery_run_of
 from symfonic_interrupts.core.effects import Effects, Put, PutWrites, WaitFor, transact
 from symfonic_interrupts.core.executions import Execution, Remembered, take_swallowed
-from symfonic_interrupts.core.hub import TENANT_KEYS, Hub, audit_log
+from symfonic_interrupts.core.hub import Hub, audit_log
 from symfonic_interrupts.core.rows import pause_record
 from symfonic_interrupts.errors import ScopeRequired
 from symfonic_interrupts.events import AnswerEvent, PauseEvent
 from symfonic_interrupts.saver.announcer import PUT_WAIT_SECONDS, Announcer, Config, PutWatch
 from symfonic_interrupts.saver.reads import Loader
-from symfonic_interrupts.saver.writes import WritesReader, Writing
+from symfonic_interrupts.saver.writes import WritesReader, Writing, finishes
 from symfonic_interrupts.store.row_mac import seal_row
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import EventSubject, PauseRow
 
 
 class Recorder:
@@ -87,6 +87,11 @@ class Recorder:
         thread = (self._graph, thread_id)
         run = delivery_run_of(config, self._graph)
         if ns := place.get("checkpoint_ns", ""):
+            if self._asks_after_all and self._hub.executions.swallowed_before(thread, ns, checkpoint["id"]):
+                # the run ends when this graph returns; another must not find that it went on, and take it from there
+                return {
+                    "configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
+                }
             yield from self._note(run, thread_id, self._hub.executions.below(thread, ns, checkpoint["id"]), {})
             stored = yield from Put(*args)
             self._hub.failpoint("checkpoint_written")
@@ -98,7 +103,7 @@ class Recorder:
         # a delivery closes what it leaves behind when it ends
         leaves = run is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
         if leaves:
-            yield from transact(self._hub.operations.doubt, self._graph, thread_id)
+            yield from transact(self._hub.operations.upkeep.doubt, self._graph, thread_id)
         result = yield from Put(*args)
         self._puts.ended((thread_id, checkpoint["id"]))
         if run is not None:
@@ -108,13 +113,16 @@ class Recorder:
         if leaves or (used and run is None):
             # LangGraph keeps nothing of a step that new input cuts short
             dropped = before if metadata.get("source") == "input" else None
-            advance = self._hub.operations.advance
+            advance = self._hub.operations.settling.advance
             yield from transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
             # not of a run that died before this one began: it asked, and did not finish
             parent = before or ""
             ended = [
-                e for e in over if e.root_checkpoint_id == parent or (e.root_checkpoint_id > parent and not e.of_before)
+                e
+                for e in over
+                if e.root_checkpoint_id == parent
+                or (names.came_before(parent, e.root_checkpoint_id) and not e.of_before)
             ]
             yield from self._report_swallowed(config, ended)
         self._hub.executions.drop(over)
@@ -140,6 +148,11 @@ class Recorder:
             for execution in over:
                 execution.noted.update(unknown)
         return bool(used)
+
+    @property
+    def _asks_after_all(self) -> bool:
+        """Whether a node that swallowed a question is kept from finishing."""
+        return self.loading.guarded and self._hub.config.on_swallowed == "ask"
 
     # -- put_writes
 
@@ -175,6 +188,9 @@ class Recorder:
         is_root = not place.get("checkpoint_ns", "")
         thread_id = str(place["thread_id"])
         run = delivery_run_of(config, self._graph)
+        is_over = self._asks_after_all and finishes(writes)
+        if is_over and self._hub.executions.end_swallowed((self._graph, thread_id), task_id):
+            return None  # no node, or one that no guard sees: the node around it will not finish
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         drift: Drift | None = None
@@ -219,10 +235,17 @@ class Recorder:
         for path in paths:
             with suppress(ScopeRequired):
                 scope = self._hub.scope_of_run(config)
-                row = {"graph": self._graph, "thread_id": str(place["thread_id"]), "interrupt_id": "", "name": path}
-                tenant = {key: getattr(scope, key) for key in TENANT_KEYS}
+                about: EventSubject = {
+                    "graph": self._graph,
+                    "thread_id": str(place["thread_id"]),
+                    "interrupt_id": "",
+                    "name": path,
+                    "tenant_id": scope.tenant_id,
+                    "sub_tenant_id": scope.sub_tenant_id,
+                    "namespace": scope.namespace,
+                }
                 yield from transact(
-                    self._hub.operations.record, {**row, **tenant}, ("interrupt_uncovered", {"node": path})
+                    self._hub.operations.recording.record, about, ("interrupt_uncovered", {"node": path})
                 )
             audit_log.warning("interrupt_uncovered %s", canonical_json({"graph": self._graph, "node": path}))
             with suppress(UserWarning):
@@ -235,9 +258,12 @@ class Recorder:
 
     def _open(self, run: DeliveryRun | None, thread_id: str, writing: Writing) -> Effects[list[PauseRow]]:
         described = [(row, pause_record(self._hub, row)) for row in writing.rows]
-        opened: list[PauseRow]
         opened, marked = yield from transact(
-            self._hub.operations.open_pauses, described, self._reseal, used=list(writing.used), unused=writing.unused
+            self._hub.operations.opening.open_pauses,
+            described,
+            self._reseal,
+            used=list(writing.used),
+            unused=writing.unused,
         )
         self._hub.failpoint("pause_opened")
         self._tell(run, thread_id, writing.used, writing.unused, marked)
@@ -259,7 +285,7 @@ class Recorder:
         must = list(used) if run is None else list(note)
         marked: list[str] = []
         if must or unused:
-            marked = yield from transact(self._hub.operations.mark_used, must, list(unused))
+            marked = yield from transact(self._hub.operations.settling.mark_used, must, list(unused))
         self._tell(run, thread_id, used, unused, marked)
 
     def _tell(

@@ -13,7 +13,7 @@ from langgraph.types import Interrupt
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.envelope import jtis_in
 from symfonic_interrupts.asking.plain_interrupts import NativeAnswers, covers, native_question
-from symfonic_interrupts.core.checkpoints import interrupts_in, is_marker
+from symfonic_interrupts.core.checkpoints import is_marker
 from symfonic_interrupts.core.delivery_run import delivery_run_of
 from symfonic_interrupts.core.executions import Execution, Question
 from symfonic_interrupts.core.hub import Hub, audit_log
@@ -21,7 +21,7 @@ from symfonic_interrupts.core.rows import new_row, used_answer_event
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import AnswerEvent
 from symfonic_interrupts.saver.announcer import Config
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 
 
 @dataclass(slots=True)
@@ -36,6 +36,11 @@ class Writing:
     uncovered: list[str] = field(default_factory=list)  # paths of nodes
     asks: bool = False
     finishes: bool = False
+
+
+def finishes(writes: Sequence[tuple[str, Any]]) -> bool:
+    """Whether these writes are a task's output."""
+    return any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
 
 
 class WritesReader:
@@ -53,11 +58,11 @@ class WritesReader:
         unused: set[str] = set()
         for channel, value in writes:
             if channel == INTERRUPT:
-                if names.RUNTIME not in config["configurable"]:
+                if not names.is_a_run(config["configurable"]):
                     # no run asks: somebody copies a thread, and when the copy runs its questions are asked anew
                     audit_log.info("interrupt_copied: outside of a run, so no pause was opened")
                     continue
-                for surfaced in interrupts_in(value):
+                for surfaced in names.interrupts_in(value):
                     self._read_question(config, surfaced, writes, task_id, writing, is_root=is_root)
             elif channel == RESUME and task_id != names.NULL_TASK_ID:
                 brought = set(jtis_in(value))
@@ -73,7 +78,7 @@ class WritesReader:
                 writing.used.update(cut_off)
                 writing.hidden += cut_off
         writing.asks = any(channel == INTERRUPT for channel, _ in writes)
-        writing.finishes = finishing = any(channel not in names.CONTROL_CHANNELS for channel, _ in writes)
+        writing.finishes = finishing = finishes(writes)
         run = delivery_run_of(config, self._graph)
         if finishing and run is not None:
             unused |= run.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without

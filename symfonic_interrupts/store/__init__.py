@@ -1,1 +1,1 @@
-"""The record: four tables, the transactions over them, and the one seam between sync and async."""
+"""The pause store: its tables, the transactions over them, and the one seam between sync and async."""

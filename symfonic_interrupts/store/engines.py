@@ -1,6 +1,7 @@
-"""Engines made from URLs, and set up: SQLite that is durable and waits for locks, PostgreSQL that does not wait for ever.
+"""Engines made from URLs and set up: SQLite so that it is durable and waits for locks, PostgreSQL so that it waits for locks
+for a limited time.
 
-An engine of the application's own is looked at and refused where it cannot work; its settings are never changed.
+An application's own engine is checked, and refused where it cannot work; its settings are never changed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _REMEDIES = {
 
 
 def is_async_engine(target: object) -> TypeGuard[AsyncEngine]:
-    """Whether it is an `AsyncEngine`, without importing what makes them."""
-    module = sys.modules.get("sqlalchemy.ext.asyncio")  # whoever has such an engine has imported it
+    """Whether it is an `AsyncEngine`, without importing SQLAlchemy's async extension."""
+    module = sys.modules.get("sqlalchemy.ext.asyncio")  # where there is such an engine, it has been imported
     return module is not None and isinstance(target, module.AsyncEngine)
 
 
@@ -56,10 +57,10 @@ def read_url(target: str | sa.URL) -> sa.URL:
 
 
 def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
-    """The URL without what stands there as text and psycopg takes as a number, and that as arguments for connecting.
+    """The URL without `prepare_threshold`, which psycopg takes as a number and not as text; and the arguments for connecting.
 
-    `prepare_threshold` 0 or None: no prepared statements, and nothing else that is bound to a session, as PgBouncer needs it
-    where each transaction gets another one.
+    A `prepare_threshold` of 0 or None means: no prepared statements, nor anything else that is bound to a session. PgBouncer
+    needs that where it gives each transaction another session.
 
     Raises:
         StoreError: a `prepare_threshold` that is neither a number nor None.
@@ -88,7 +89,7 @@ def make_engine(target: str | sa.URL, **options: Any) -> tuple[sa.Engine | None,
     except (ImportError, sa.exc.NoSuchModuleError):
         problem = "there is no such database or driver; use postgresql+psycopg or sqlite"
         raise StoreError(f"store: {problem}") from None
-    except (sa.exc.ArgumentError, ValueError):  # a port that is no number is a ValueError
+    except (sa.exc.ArgumentError, ValueError):  # a port that is no number raises ValueError
         raise StoreError(
             "store is not an SQLAlchemy URL, such as postgresql+psycopg://... or sqlite:///file.db"
         ) from None
@@ -135,11 +136,10 @@ def refuse_memory(engine: sa.Engine) -> None:
 
 
 def refuse_autocommit(connection: sa.Connection) -> None:
-    """Raise StoreError for an application's engine in AUTOCOMMIT: where it dies, a token could be spent without its answer."""
+    """Raise StoreError for an application's engine in AUTOCOMMIT: a crash could leave a token spent without its answer."""
     proxied: Any = connection.connection
-    begun = (
-        connection.dialect.name == "sqlite" and proxied.driver_connection.in_transaction
-    )  # by a "begin" event of its own
+    # on SQLite, a "begin" event of the application's may have begun a transaction all the same
+    begun = connection.dialect.name == "sqlite" and proxied.driver_connection.in_transaction
     if not begun and connection.dialect.detect_autocommit_setting(proxied.dbapi_connection):
         raise StoreError(
             "store: this engine is in AUTOCOMMIT, and a pause needs transactions; give one with another isolation level"
@@ -166,11 +166,11 @@ def _tune(engine: sa.Engine, by_transaction: bool) -> None:
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:
-    """Durable, and fair between processes: WAL, full sync, a wait for locks, and a write lock that is never upgraded to."""
+    """WAL, full sync, a wait for locks, and transactions that take the write lock before they write anything."""
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
-        # sqlite3 begins a transaction, with the write lock, where a statement first writes; what only reads waits for nobody
+        # sqlite3 begins a transaction, with the write lock, at the first statement that writes; reading waits for nobody
         connection.isolation_level = "IMMEDIATE"
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
@@ -193,7 +193,7 @@ def _switch_to_wal(cursor: Any) -> None:
 
 
 def _tune_postgres(engine: sa.Engine) -> None:
-    """A worker that stands still inside a transaction must not hold up the others for ever."""
+    """A worker that hangs inside a transaction must not block the others for ever."""
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
@@ -204,7 +204,7 @@ def _tune_postgres(engine: sa.Engine) -> None:
 
 
 def _tune_each_transaction(engine: sa.Engine) -> None:
-    """The same where the next transaction may be in another session: one more round trip for each that writes."""
+    """`_tune_postgres` where the next transaction may be in another session: one more round trip for each that writes."""
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.errors import StoreError
 
-_SQLITE_PASSES = frozenset(
+_SQLITE_PASSING = frozenset(
     (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -23,10 +23,10 @@ _SQLITE_PASSES = frozenset(
         sqlite3.SQLITE_CANTOPEN,
     )
 )
-"""Primary result codes of SQLite that say nothing against the same call later: locks, a full disk, a disk that is away."""
+"""Primary result codes of SQLite after which the same call may succeed later: locks, a full disk, a missing disk."""
 
 _READ_ONLY = "25006"
-"""PostgreSQL's SQLSTATE of a write on a server that only reads: a standby, or a primary that became one."""
+"""PostgreSQL's SQLSTATE of a write on a read-only server: a standby, or a primary that became one."""
 
 _CONFLICTS = frozenset(("40001", "40P01"))
 """PostgreSQL's SQLSTATEs of transactions that it has undone because another was first: serialization_failure (REPEATABLE READ,
@@ -34,14 +34,14 @@ SERIALIZABLE) and deadlock_detected."""
 
 
 def is_stale(error: BaseException) -> bool:
-    """Whether a new connection may work where this one never will: it was opened on a file or a server that only reads."""
+    """Whether a new connection may work where this one never will: it was opened on a read-only file or server."""
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     return _sqlite_code(error) == sqlite3.SQLITE_READONLY or _sqlstate(error) == _READ_ONLY
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the database has undone the transaction in favour of another: begun anew, it sees what that one did."""
+    """Whether the database has undone the transaction in favour of another. Begun anew, it sees what that one did."""
     return isinstance(error, sa.exc.DBAPIError) and _sqlstate(error) in _CONFLICTS
 
 
@@ -68,13 +68,14 @@ class StoreErrors:
         try:
             raise failure
         finally:
-            failure.__context__ = None  # the driver's error has values, and the connection's password
+            failure.__context__ = None  # the driver's error shows values, and the connection's password
 
 
 def _passes(error: sa.exc.DBAPIError) -> bool:
+    """Whether the same call may succeed later."""
     code = _sqlite_code(error)
     if code is not None:
-        return code in _SQLITE_PASSES
+        return code in _SQLITE_PASSING
     return error.connection_invalidated or isinstance(error, sa.exc.OperationalError) or _sqlstate(error) == _READ_ONLY
 
 

@@ -1,26 +1,12 @@
-"""What the store's transactions are made of: the values they take and give, and what all of them share."""
+"""The values that the store's transactions take and give."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
-
-import sqlalchemy as sa
+from typing import Any
 
 from symfonic_interrupts.canonical import canonical_json
-from symfonic_interrupts.store.schema import PauseRow
-from symfonic_interrupts.store.statements import Statements, statements
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def reads(body: F) -> F:
-    """Mark a body that only reads. Its statements need no transaction around them: each sees what was committed before it."""
-    body.reads = True  # type: ignore[attr-defined]
-    return body
-
+from symfonic_interrupts.store.rows import MovedPause, PauseRow, PauseWithAnswer, columns_of
 
 Event = tuple[str, Any]
 """The type of an event row, and its body as JSON data."""
@@ -31,9 +17,15 @@ class Claim:
     """How a pause leaves `pending`.
 
     Attributes:
-        outcome: what is recorded of the token: `answered`, `expired`, `superseded`, `revoked`.
+        outcome: what is recorded of the token: `answered`, `expired`, `superseded`, `revoked`, `reissued`.
         state: the row's new state.
         response: canonical JSON of the answer, where there is one.
+        response_hash: SHA-256 of the response, base64url.
+        receipt: canonical JSON of the sealed receipt of the answer.
+        actor: who answered, as the application named them.
+        scope_hash: of the scope that answered.
+        defaulted: nobody answered in time; the response is the point's `on_expire`.
+        idempotency_key: the caller's, so that the same call again gets the same answer.
     """
 
     outcome: str
@@ -47,6 +39,7 @@ class Claim:
     idempotency_key: str | None = None
 
     def parameters(self) -> dict[str, Any]:
+        """The bound parameters of the statements that make it."""
         return {f"c_{field.name}": getattr(self, field.name) for field in fields(self) if field.name != "state"}
 
 
@@ -56,7 +49,8 @@ class Failure:
 
     Attributes:
         node: the path of the node that raised, as `sub:node`; None where no node did.
-        message: bounded.
+        error_type: the name of the exception's class.
+        message: the exception's text, cut off where it is long.
         about: the pause whose answer the run had, to whose scope the failure belongs.
         interrupt_ids: of all answers that the run had.
     """
@@ -68,7 +62,8 @@ class Failure:
     interrupt_ids: tuple[str, ...]
 
     def parameters(self) -> dict[str, Any]:
-        scope = {key: self.about[key] for key in ("tenant_id", "sub_tenant_id", "namespace")}
+        """The bound parameters of the statement that notes it."""
+        scope = columns_of(self.about, "tenant_id", "sub_tenant_id", "namespace")
         texts = {"failed_node": self.node, "failed_type": self.error_type, "failed_message": self.message}
         ids = canonical_json(list(self.interrupt_ids))
         return {f"c_{key}": value for key, value in {**texts, "failed_ids": ids, **scope}.items()}
@@ -104,6 +99,7 @@ class Lease:
     breakpoints: str | None = None
 
     def parameters(self) -> dict[str, str]:
+        """The bound parameters of the statements about it."""
         return {"the_graph": self.graph, "the_thread": self.thread_id, "the_owner": self.owner}
 
 
@@ -113,41 +109,12 @@ class Conclusion:
 
     Attributes:
         rows: its pauses that are still open or answered.
-        moved: its pauses that have ended now, as far as their event rows tell of them.
+        moved: its pauses that have ended in this transaction.
         states: the states of both, and of those that were asked for, by jti.
         over: no answer is left to deliver, and the lease is given back.
     """
 
-    rows: list[PauseRow]
-    moved: list[PauseRow]
+    rows: list[PauseWithAnswer]
+    moved: list[MovedPause]
     states: dict[str, str]
     over: bool
-
-
-class Transactions:
-    """What all transaction bodies share. `now` is asked of the clock only where the database has none.
-
-    Args:
-        clock: for SQLite; PostgreSQL decides by its own.
-    """
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-
-    def _sql(self, connection: sa.Connection) -> tuple[Statements, dict[str, Any]]:
-        sql = statements(connection.dialect.name)
-        return sql, {} if sql.is_postgres else {"now": self._clock()}
-
-    def _later(self, sql: Statements, ttl: timedelta) -> dict[str, Any]:
-        return {"ttl": ttl} if sql.is_postgres else {"later": self._clock() + ttl}
-
-    @staticmethod
-    def _in(graph: str, thread_id: str, now: dict[str, Any]) -> dict[str, Any]:
-        return {"graph": graph, "thread_id": thread_id, **now}
-
-    @staticmethod
-    def _event(connection: sa.Connection, sql: Statements, now: dict[str, Any], row: PauseRow, event: Event) -> None:
-        kind, body = event
-        columns = ("graph", "thread_id", "interrupt_id", "name", "tenant_id", "sub_tenant_id", "namespace")
-        values = {column: row[column] for column in columns}
-        connection.execute(sql.add_event, {**values, "type": kind, "body": canonical_json(body), **now})

@@ -1,22 +1,31 @@
-"""Which pause an `interrupt_id` means. It has 48 bits: among some ten million pauses two are likely to have the same one.
+"""Which pause an `interrupt_id` means.
 
-Nothing may then be shown, answered or ended in the place of something else. The one that is open is meant; where more are left,
-the id does not say which, and whoever asks must say more.
+An id has 48 bits: among some ten million pauses, two are likely to have the same one.
+
+An open pause is meant before those that have ended. Where the id may still mean several, none is shown, answered or ended, and
+the caller must say more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, TypeVar
 
 from symfonic_interrupts.errors import UnknownInterrupt
 
 
-def the_one_meant(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The pause that is meant, of those with one id that the caller may see; None where there is none.
+class _WithState(TypedDict):
+    state: str
+
+
+R = TypeVar("R", bound=_WithState)
+
+
+def the_one_meant(rows: Sequence[R]) -> R | None:
+    """The pause that is meant, of those with the same id that the caller may see; None where there is none.
 
     Args:
-        rows: the newest row of each, with its `state`.
+        rows: the newest row of each.
 
     Raises:
         UnknownInterrupt: it may be any of several.

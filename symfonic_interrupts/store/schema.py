@@ -2,15 +2,14 @@
 
 `interrupt_pauses` has one row per question. Its columns are covered by a MAC (`SIGNED_COLUMNS`), but for those that say how
 far the pause has come: `state`, `used_at`, `skipped_at`, `confirmed_at`, `drifts`. `interrupt_consumed_tokens` decides: a
-`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only; what
-anybody can cause as often as they like is counted in `interrupt_refusals` instead. A row of `interrupt_thread_leases` says that
-a thread is being driven, that whoever drove it died, or that its run failed.
+`jti` is inserted once, and whoever inserts it has moved the pause out of `pending`. `interrupt_events` is append-only.
+Refusals, which anybody can cause as often as they like, are counted in `interrupt_refusals`. A row of
+`interrupt_thread_leases` says that a thread is being driven, that its worker died, or that its run failed.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -45,7 +44,7 @@ pauses = sa.Table(
     sa.Column("graph", sa.Text, nullable=False),
     sa.Column("audience", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # where it stands: the root graph's checkpoint and task, and the task that really asked
+    # where it was asked: the root graph's checkpoint and task, and the task that really asked
     sa.Column("thread_id", sa.Text, nullable=False),
     sa.Column("checkpoint_id", sa.Text, nullable=False),
     sa.Column("task_id", sa.Text, nullable=False),
@@ -67,14 +66,14 @@ pauses = sa.Table(
     sa.Column("run_id", sa.Text),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    # kept for what comes
+    # for later releases: not used yet
     sa.Column("requested_by", sa.Text),
     sa.Column("trace_context", sa.Text),
     sa.Column("votes", sa.Text),
     sa.Column("seal", sa.Text),
     # how far it has come
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("used_at", UtcDateTime),  # when a node took the answer; noted where the checkpoint does not tell
+    sa.Column("used_at", UtcDateTime),  # when a node took the answer; noted where the checkpoint does not say
     sa.Column("skipped_at", UtcDateTime),  # when a node was given the answer and asked for something else
     sa.Column("confirmed_at", UtcDateTime),  # when `recover` saw the interrupt in its checkpoint
     sa.Column("mac_kid", sa.Text, nullable=False),
@@ -105,9 +104,12 @@ def in_state(*states: str) -> sa.ColumnElement[bool]:
     return pauses.c.state.in_(words) if len(words) > 1 else pauses.c.state == words[0]
 
 
-# Whoever looks for what is open must not read what has ended: that grows for ever.
 QUESTION = ("name", "request_hash", "occurrence")
+"""What makes two pauses of a task the same question."""
+
 NOT_SUPERSEDED = pauses.c.state != sa.literal_column("'superseded'", sa.Text)
+
+# These indexes leave out pauses that have ended: their number grows for ever.
 _is_pending = in_state("pending")
 _is_asked = in_state("pending", "answered")
 sa.Index(
@@ -181,8 +183,8 @@ leases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("fence", _KEY, nullable=False),  # 1: nobody held it before; more: taken over from one that lapsed
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    sa.Column("breakpoints", sa.Text),  # canonical JSON: those that the delivery was given for its run alone
-    # what its run raised after an answer; whose answer that was
+    sa.Column("breakpoints", sa.Text),  # canonical JSON: breakpoints that the delivery was given for its run alone
+    # what its run raised after an answer, and the scope of that answer's pause
     sa.Column("failed_at", UtcDateTime),
     sa.Column("failed_node", sa.Text),
     sa.Column("failed_type", sa.Text),
@@ -203,6 +205,3 @@ refusals = sa.Table(
     sa.Column("told", sa.BigInteger, nullable=False),  # the count that the newest event row names
     sa.Column("told_at", UtcDateTime, nullable=False),
 )
-
-PauseRow = dict[str, Any]
-"""A row of `interrupt_pauses`, by column name."""

@@ -1,6 +1,7 @@
-"""Threads of the library's own, in which coroutines use a sync engine and have answers validated.
+"""The library's own threads, in which coroutines use a sync engine and have answers validated.
 
-Not those of `asyncio.to_thread`: there, transactions that wait for a lock would keep out whatever else the application does.
+They are not those of `asyncio.to_thread`, because transactions that wait for a lock would block the application's other calls
+there.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from symfonic_interrupts.errors import StoreError
 T = TypeVar("T")
 
 STORE_THREADS = 15
-"""As many as a pool of SQLAlchemy gives out connections. Whoever comes then waits in line."""
+"""As many as SQLAlchemy's pool has connections by default. Further calls wait in line."""
 
 
 class Threads:
-    """At most so many threads, made when they are first needed. A forked process makes its own."""
+    """A pool of threads, made when they are first needed. A forked process makes its own.
+
+    Args:
+        most: how many threads at most.
+        name: what their names begin with.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -44,11 +50,11 @@ class Threads:
                 raise StoreError("this Interrupts is closed; make a new one")
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
-            ended = loop.run_in_executor(self._pool, partial(contextvars.copy_context().run, call))
-        return await ended
+            running = loop.run_in_executor(self._pool, partial(contextvars.copy_context().run, call))
+        return await running
 
     def close(self) -> None:
-        """Take no more calls. Those that were taken are ended; nobody waits for them here, it may be the loop that calls."""
+        """Take no more calls. Those already taken are finished, without waiting for them: the caller may be the event loop."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
@@ -56,7 +62,7 @@ class Threads:
             pool.shutdown(wait=False)
 
     def before_fork(self) -> None:
-        """Nothing; see `forks`."""
+        """Nothing is to be done before a fork."""
 
     def after_fork(self, *, in_child: bool) -> None:
         """The parent's threads are not here."""

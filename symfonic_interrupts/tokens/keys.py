@@ -24,6 +24,8 @@ from symfonic_interrupts.errors import KeyRingError
 
 MIN_KEY_BYTES = 32
 FEWEST_BYTES, FEWEST_TRIPLES, FEWEST_TURNS = 8, 18, 16
+"""Of a random key: different bytes, different sequences of three bytes, steps that differ from the most frequent one."""
+
 PLACEHOLDERS = (
     b"changeme",
     b"changethis",
@@ -39,7 +41,7 @@ PLACEHOLDERS = (
     b"qwertyui",
     b"asdfghjk",
 )
-"""Eight letters at least: shorter words turn up in the base64 text of a random key once in some million."""
+"""At least eight letters each: a shorter word stands in the base64 text of one random key in some million."""
 
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 
@@ -50,16 +52,16 @@ class KeysInUse(Protocol):
     """A store that knows which keys its pauses need; `Interrupts` is one."""
 
     def keys_in_use(self) -> dict[str, int]:
-        """By key id, how many signatures of open pauses are its own."""
+        """By key id, how many signatures of open pauses were made with the key."""
 
 
 class KeyRing:
     """Signing keys, newest first.
 
-    What nobody drew at random is refused, as bytes and as the text that stands for them: fewer than 8 different bytes (zeros,
-    one byte, ones and zeros), fewer than 18 different sequences of three bytes (a pattern again and again), a row that counts
-    up or down (fewer than 16 steps differ from the usual one), or a placeholder, such as "changeme", somewhere in it. That hits
-    a random key less than once in 10^9. A sentence of 32 characters may pass; it is for tests only.
+    A key that is obviously not random is refused, as bytes and as the text that encodes it: fewer than 8 different bytes, fewer
+    than 18 different sequences of three bytes (a pattern that repeats), bytes that count up or down (fewer than 16 steps differ
+    from the most frequent one), or a placeholder, such as "changeme", somewhere in it. That hits a random key less than once in
+    10^9. A sentence of 32 characters may pass; use one in tests only.
 
     Args:
         keys: the first signs; all verify. At least 32 bytes each, random.
@@ -76,20 +78,20 @@ class KeyRing:
         if not isinstance(retired, list | tuple):
             raise KeyRingError("retired must be a list of keys")
         self._derived: dict[tuple[str, Purpose], bytes] = {}
-        self._active = tuple(self._admit(key, f"keys[{place}]") for place, key in enumerate(keys))
-        self._retired = tuple(self._admit(key, f"retired[{place}]") for place, key in enumerate(retired))
+        self._active = tuple(self._admit(key, f"keys[{index}]") for index, key in enumerate(keys))
+        self._retired = tuple(self._admit(key, f"retired[{index}]") for index, key in enumerate(retired))
 
-    def _admit(self, key: object, place: str) -> str:
+    def _admit(self, key: object, name: str) -> str:
         if not isinstance(key, bytes | bytearray):
             text = "; text is for KeyRing.from_text or from_env" if isinstance(key, str) else ""
-            raise KeyRingError(f"{place} must be bytes, not {type(key).__name__}{text}")
+            raise KeyRingError(f"{name} must be bytes, not {type(key).__name__}{text}")
         if len(key) < MIN_KEY_BYTES:
-            raise KeyRingError(f"{place} has {len(key)} bytes; at least {MIN_KEY_BYTES} are needed")
-        if why := _no_key(bytes(key)):
-            raise KeyRingError(f"{place} {why}; KeyRing.new_key() makes a random one")
+            raise KeyRingError(f"{name} has {len(key)} bytes; at least {MIN_KEY_BYTES} are needed")
+        if why := _not_random(bytes(key)):
+            raise KeyRingError(f"{name} {why}; KeyRing.new_key() makes a random one")
         kid = hashlib.sha256(b"symfonic-interrupts key id\x00" + key).hexdigest()[:16]
         if (kid, "receipt") in self._derived:
-            raise KeyRingError(f"{place} is in the ring already")
+            raise KeyRingError(f"{name} is in the ring already")
         purposes: tuple[Purpose, ...] = ("pause-token", "receipt", "pause-row", "event-cursor")
         for purpose in purposes:
             message = b"\x01symfonic-interrupts " + purpose.encode() + b"\x00"
@@ -179,7 +181,9 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> KeyRing:
-        """A ring from a file with one base64url key a line, newest first. Only its owner may read it, and that is this process.
+        """A ring from a file with one base64url key a line, newest first.
+
+        The file must belong to this process's user, and nobody else may read it.
 
         Raises:
             KeyRingError: no such file, it is somebody else's (also where root reads it), others may read it, or it holds no
@@ -224,18 +228,18 @@ def read_key_file(path: str | os.PathLike[str]) -> str:
     file = Path(path)
     try:
         with file.open(encoding="ascii") as stream:
-            found = os.fstat(stream.fileno())
+            status = os.fstat(stream.fileno())
             text = stream.read()
     except (OSError, UnicodeDecodeError) as error:
         raise KeyRingError(f"key file {file.name}: {type(error).__name__}; it must be a readable text file") from None
-    if os.name == "posix" and found.st_uid != os.geteuid():
+    if os.name == "posix" and status.st_uid != os.geteuid():
         raise KeyRingError(
-            f"key file {file.name} belongs to user {found.st_uid}, and this process is user {os.geteuid()};"
+            f"key file {file.name} belongs to user {status.st_uid}, and this process is user {os.geteuid()};"
             " run it as the file's owner, or chown the file"
         )
-    if os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeyRingError(
-            f"key file {file.name} can be read by others (mode {stat.S_IMODE(found.st_mode):04o}); chmod 600 it"
+            f"key file {file.name} can be read by others (mode {stat.S_IMODE(status.st_mode):04o}); chmod 600 it"
         )
     return text
 
@@ -245,23 +249,23 @@ def _decode(text: str, source: str, *, required: bool = True) -> list[bytes]:
     if required and not parts:
         raise KeyRingError(f"{source} holds no key; KeyRing.new_key() makes one")
     keys = []
-    for place, part in enumerate(parts):
+    for number, part in enumerate(parts, 1):
         try:
             keys.append(base64.b64decode(part.rstrip("=") + "=" * (-len(part.rstrip("=")) % 4), b"-_", validate=True))
         except (binascii.Error, ValueError):
-            raise KeyRingError(f"{source}: key {place + 1} is not base64url") from None
-        if len(keys[-1]) >= MIN_KEY_BYTES and (why := _no_key(part.encode())):
-            raise KeyRingError(f"{source}: key {place + 1} {why}; KeyRing.new_key() makes a random one")
+            raise KeyRingError(f"{source}: key {number} is not base64url") from None
+        if len(keys[-1]) >= MIN_KEY_BYTES and (why := _not_random(part.encode())):
+            raise KeyRingError(f"{source}: key {number} {why}; KeyRing.new_key() makes a random one")
     return keys
 
 
-def _no_key(key: bytes) -> str | None:
-    """Why these bytes, or the text that stands for them, cannot have been drawn at random; None where they may have been."""
+def _not_random(key: bytes) -> str | None:
+    """Why these bytes, or the text that encodes them, are obviously not random; None where they may be."""
     letters = bytes(byte for byte in key.lower() if byte in _LETTERS)
     steps = Counter((after - before) % 256 for before, after in pairwise(key))
     if len(set(key)) < FEWEST_BYTES:
         return "has too few different bytes"
-    if len({key[place : place + 3] for place in range(len(key) - 2)}) < FEWEST_TRIPLES:
+    if len({key[start : start + 3] for start in range(len(key) - 2)}) < FEWEST_TRIPLES:
         return "repeats itself"
     if steps.total() - max(steps.values()) < FEWEST_TURNS:
         return "only counts up or down"

@@ -24,7 +24,7 @@ from symfonic_interrupts.tokens.keys import MIN_KEY_BYTES, KeyRing
 TOKEN_TYPE = "pause+jwt"  # noqa: S105 - the header's `typ`, not a secret
 ALGORITHM = "HS256"
 LAST_SECOND = 253402300799
-"""The end of the year 9999, the last that a datetime can say."""
+"""The end of the year 9999, the last moment that a datetime can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PauseToken:
         name: the point.
         interrupt_id: the pause.
         scope_hash, request_hash, checkpoint_hash: SHA-256, base64url, of the scope, the payload's canonical JSON, and the
-            place in the graph.
+            thread, checkpoint and task that asked.
     """
 
     issuer: str
@@ -87,32 +87,33 @@ class PauseToken:
     ) -> PauseToken:
         """The claims of a token, checked without any database.
 
-        A token is refused here only after `exp` plus `clock_skew`; the exact moment is decided where it is spent.
+        A token is refused here only after `exp` plus `clock_skew`. Whether it came in time is decided when it is spent, by the
+        database.
 
         Raises:
             TokenInvalid: not a token of ours, byte for byte, for this audience.
-            TokenExpired: genuine, and over for longer than `clock_skew`.
+            TokenExpired: genuine, but its time has been over for longer than `clock_skew`.
         """
         if not isinstance(token, str) or not token.isascii() or not 0 < len(token) <= max_bytes:
             raise TokenInvalid(
                 f"the pause token must be ASCII text of at most {max_bytes} characters, as it was given out"
             )
         kid, claims = _decode(token, keys, issuer, audience)
-        found = cls._from_claims(claims)
-        if not hmac.compare_digest(found.mint(keys, kid=kid), token):
+        stated = cls._from_claims(claims)
+        if not hmac.compare_digest(stated.mint(keys, kid=kid), token):
             raise TokenInvalid("the pause token is not in the form in which it was given out")
         skew = clock_skew.total_seconds()
         moment = now.timestamp()
-        if not found.issued_at <= moment + skew:
+        if not stated.issued_at <= moment + skew:
             raise TokenInvalid("the pause token was issued in the future; check the clocks")
-        if not moment < found.expires_at + skew:
-            raise TokenExpired("the time to answer is over", expired_at=datetime.fromtimestamp(found.expires_at, UTC))
-        return found
+        if not moment < stated.expires_at + skew:
+            raise TokenExpired("the time to answer is over", expired_at=datetime.fromtimestamp(stated.expires_at, UTC))
+        return stated
 
     @classmethod
     def _from_claims(cls, claims: dict[str, Any]) -> PauseToken:
         try:
-            found = cls(
+            stated = cls(
                 issuer=claims["iss"],
                 audience=claims["aud"],
                 issued_at=claims["iat"],
@@ -136,14 +137,14 @@ class PauseToken:
             "request_hash",
             "checkpoint_hash",
         ):
-            if type(getattr(found, claim)) is not str:
+            if type(getattr(stated, claim)) is not str:
                 raise TokenInvalid("the pause token has a claim of the wrong type")
-        times = (found.issued_at, found.expires_at)
+        times = (stated.issued_at, stated.expires_at)
         if not all(type(time) is int and 0 <= time <= LAST_SECOND for time in times) or not NAME_PATTERN.match(
-            found.name
+            stated.name
         ):
             raise TokenInvalid("the pause token has a claim of the wrong type")
-        return found
+        return stated
 
     @staticmethod
     def hash_scope(scope: FrameworkTenantScope) -> str:
@@ -157,7 +158,7 @@ class PauseToken:
 
     @staticmethod
     def hash_checkpoint(thread_id: str, checkpoint_ns: str, checkpoint_id: str, task_id: str) -> str:
-        """SHA-256 of the place in the graph, base64url: the `checkpoint_hash`."""
+        """SHA-256 of the thread, checkpoint and task that asked, base64url: the `checkpoint_hash`."""
         return hash_json([thread_id, checkpoint_ns, checkpoint_id, task_id])
 
     @staticmethod

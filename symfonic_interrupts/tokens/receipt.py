@@ -2,7 +2,7 @@
 
 A receipt says: for this pause (task, point, payload, scope), exactly this response was accepted by the adapter. It is
 signed with a key of its own purpose, so a token is no receipt and a receipt no token. The response travels beside it as
-canonical JSON text, so nothing on the way (msgpack, a database) can change it without the receipt noticing.
+canonical JSON text, so that no change on the way (msgpack, a database) goes unnoticed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Receipt:
         scope_hash: of the scope.
         request_hash: of the payload that was answered.
         response_hash: of the response.
-        asked_at, answered_at: when.
+        asked_at, answered_at: when the pause was opened, and when its answer was accepted.
         actor: who answered, as the application named them, or None.
         defaulted: nobody answered in time; this is the point's `on_expire`.
     """
@@ -67,7 +67,7 @@ class Receipt:
         """
         if not isinstance(sealed, dict) or set(sealed) != _SEALED:
             raise ReceiptInvalid("this is not a receipt")
-        found = cls(**{name: sealed[name] for name in _STATED})
+        receipt = cls(**{name: sealed[name] for name in _STATED})
         for name in _STATED:
             value = sealed[name]
             fits = type(value) is bool if name == "defaulted" else isinstance(value, str)
@@ -75,13 +75,13 @@ class Receipt:
                 raise ReceiptInvalid("the receipt has a field of the wrong type")
         try:
             genuine = isinstance(sealed["kid"], str) and keys.mac_fits(
-                "receipt", found._message(), sealed["kid"], sealed["mac"]
+                "receipt", receipt._message(), sealed["kid"], sealed["mac"]
             )
         except ValueError:
             genuine = False
         if not genuine:
             raise ReceiptInvalid("the receipt was not signed here, or was changed")
-        return found
+        return receipt
 
     def covers(self, response_text: object) -> bool:
         """Whether the response is the one that the receipt was given for."""

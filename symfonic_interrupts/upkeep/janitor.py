@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from symfonic_interrupts.answering.redeem import Redeemer
 from symfonic_interrupts.core.effects import Backend, Effects, transact
@@ -17,7 +16,7 @@ from symfonic_interrupts.delivering.recovery import Recovery
 from symfonic_interrupts.errors import StoreError
 from symfonic_interrupts.events import ExpiryEvent
 from symfonic_interrupts.store.operations import Claim, Event
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 from symfonic_interrupts.upkeep.purge import purge
 from symfonic_interrupts.upkeep.worker import Worker
 
@@ -106,7 +105,7 @@ class Janitor:
         defaulted: list[tuple[str, str]] = []  # (interrupt id, thread)
         last: PauseRow | None = None
         while True:
-            rows = yield from transact(hub.operations.list_due, graph, after=last, most=BATCH)
+            rows = yield from transact(hub.operations.reading.list_due, graph, after=last, most=BATCH)
             for row in rows:
                 last = row
                 if row["name"] not in hub.registry:
@@ -146,7 +145,7 @@ class Janitor:
                 else [*records, answer_record(self._hub, row, text, at, actor=None, defaulted=True)]
             )
 
-        at: Any = yield from transact(self._hub.operations.expire, row, claim, describe)
+        at = yield from transact(self._hub.operations.claiming.expire, row, claim, describe)
         if at is None:
             return None
         self._hub.failpoint("sweep_claimed" if text is None else "default_stored")

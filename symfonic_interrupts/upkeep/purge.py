@@ -15,5 +15,5 @@ def purge(hub: Hub, older_than: timedelta, with_events: bool) -> Effects[dict[st
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise UsageError("older_than must be a timedelta of zero or more")
     before = hub.now() - older_than
-    counts: dict[str, int] = yield from transact(hub.operations.purge, before, with_events=with_events)
+    counts = yield from transact(hub.operations.upkeep.purge, before, with_events=with_events)
     return counts

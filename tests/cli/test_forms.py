@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from symfonic_interrupts.cli.choices import answer_choices
+from symfonic_interrupts.cli.ask_user_form import ask_user_answer
 from symfonic_interrupts.cli.forms import Form
-from symfonic_interrupts.cli.schemas import parse, read_json, resolve
+from symfonic_interrupts.cli.json_schema import parse, read_json, resolve
 from tests.cli.applications import Interview
 
 
@@ -328,7 +328,7 @@ def test_questions_to_the_user_are_answered_by_number_name_or_text(
 ) -> None:
     typist = Typist(*entries)
 
-    found = answer_choices({"questions": [{**QUESTION, **changes}]}, typist.ask, typist.told.append)
+    found = ask_user_answer({"questions": [{**QUESTION, **changes}]}, typist.ask, typist.told.append)
 
     assert found == {"answers": [{"question_id": "q-000000000001", "selections": selections, "other": other}]}
     assert typist.told[:4] == ["Which?", "  1 Post", "  2 Bike (fast)", "    p"]

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from symfonic_interrupts import FrameworkTenantScope, KeyRing, UsageError
-from symfonic_interrupts.cli.keys import replace_file
+from symfonic_interrupts.cli.key_files import replace_key_file
 from symfonic_interrupts.store.engines import shown_url
 from tests.cli.conftest import Shop
 
@@ -36,7 +36,7 @@ def test_a_password_among_the_parameters_of_a_store_is_not_shown() -> None:
 def test_a_key_file_of_somebody_else_is_not_rotated_by_an_administrator_and_stays_as_it_was(shop: Shop) -> None:
     file = shop.folder / "keys"
     keys = [KeyRing.new_key(), KeyRing.new_key()]
-    replace_file(file, keys)
+    replace_key_file(file, keys)
     os.chown(file, 1234, 1235)
 
     done = shop.run("keys", "rotate", "sign", "--keys-file", str(file), SYMFONIC_INTERRUPTS_KEYS=None)

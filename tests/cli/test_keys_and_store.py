@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from symfonic_interrupts import KeyRing, StoreError
-from symfonic_interrupts.cli.doctor import within_skew
-from symfonic_interrupts.cli.keys import replace_file
+from symfonic_interrupts.cli.commands.doctor import within_skew
+from symfonic_interrupts.cli.key_files import replace_key_file
 from tests.cli.conftest import Shop
 
 KEY = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_replaced_is_left_as_it_was(tmp_path: Path) -> Non
     folder.mkdir()
 
     with pytest.raises(Exception, match="cannot be written") as refused:
-        replace_file(folder / "no-such-folder" / "keys", ["k"])
+        replace_key_file(folder / "no-such-folder" / "keys", ["k"])
 
     assert type(refused.value).__name__ == "KeyRingError"
     assert list(folder.iterdir()) == []

@@ -15,7 +15,7 @@ import pytest
 
 from symfonic_interrupts import FrameworkTenantScope, ResumeAdapter, TokenConsumed
 from symfonic_interrupts.cli.output import json_text, printable
-from symfonic_interrupts.cli.reports import failed_data
+from symfonic_interrupts.cli.reports import failed_thread_data
 from tests.cli.conftest import TOKEN, Shop
 
 SCRIPT = [str(Path(sys.executable).with_name("symfonic-interrupts"))]
@@ -43,7 +43,7 @@ def test_of_a_failed_thread_the_time_the_node_and_the_error_are_told() -> None:
     at = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
     thread = SimpleNamespace(thread_id="t1", at=at, node="pay", error_type="ValueError", message="no money")
 
-    assert failed_data(thread) == {
+    assert failed_thread_data(thread) == {
         "thread_id": "t1",
         "at": "2026-03-04T05:06:07Z",
         "node": "pay",

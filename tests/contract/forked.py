@@ -28,14 +28,14 @@ OPERATIONS = Operations(system_clock)
 def open_own(database: Database, name: str) -> None:
     """Open pauses of a thread of one's own, and read them: those, and no other's."""
     for n in range(EACH):
-        database.run(OPERATIONS.open_pauses, [(named(name, n), ASKED)], reseal)
-        check(name, n, database.run(OPERATIONS.load_thread, "default", name))
+        database.run(OPERATIONS.opening.open_pauses, [(named(name, n), ASKED)], reseal)
+        check(name, n, database.run(OPERATIONS.reading.load_thread, "default", name))
 
 
 async def aopen_own(database: Database, name: str) -> None:
     for n in range(EACH):
-        await database.arun(OPERATIONS.open_pauses, [(named(name, n), ASKED)], reseal)
-        check(name, n, await database.arun(OPERATIONS.load_thread, "default", name))
+        await database.arun(OPERATIONS.opening.open_pauses, [(named(name, n), ASKED)], reseal)
+        check(name, n, await database.arun(OPERATIONS.reading.load_thread, "default", name))
 
 
 def named(name: str, n: int) -> Any:
@@ -121,7 +121,7 @@ def coroutines(url: str) -> bool:
         await database.acreate_schema()
         await asyncio.gather(*(aopen_own(database, f"before {n}") for n in range(4)))
         if database.async_only and database.dialect == "sqlite":
-            await database._async_here().dispose()  # nothing else can close these
+            await database.connections.of_this_loop().dispose()  # nothing else can close these
 
     asyncio.run(before())
     children = [
@@ -143,7 +143,7 @@ def under_load(url: str) -> bool:
         n = 0
         try:
             while not stop.is_set():
-                database.run(OPERATIONS.open_pauses, [(named(name, n), ASKED)], reseal)
+                database.run(OPERATIONS.opening.open_pauses, [(named(name, n), ASKED)], reseal)
                 n += 1
         except BaseException as error:
             failures.append(error)
@@ -179,7 +179,9 @@ def outlived(url: str) -> bool:
     database.close()
     os.write(go_on[1], b".")
     fine = ended([child])
-    check("second", EACH - 1, Database(url, clock=system_clock).run(OPERATIONS.load_thread, "default", "second"))
+    check(
+        "second", EACH - 1, Database(url, clock=system_clock).run(OPERATIONS.reading.load_thread, "default", "second")
+    )
     return fine
 
 

@@ -20,7 +20,7 @@ from symfonic_interrupts.clock import system_clock
 from symfonic_interrupts.store.database import Database
 from symfonic_interrupts.store.operations import Claim, Event, Operations
 from symfonic_interrupts.store.row_mac import seal_row
-from symfonic_interrupts.store.schema import PauseRow
+from symfonic_interrupts.store.rows import PauseRow
 from tests.harness import KEY
 
 KEYS = KeyRing([KEY])
@@ -87,7 +87,7 @@ class Store:
     async def open(self, *rows: PauseRow) -> list[PauseRow]:
         """Open these pauses, each with its event row."""
         described = [(row, ASKED) for row in rows]
-        opened, _ = await self.do(self.operations.open_pauses, described, reseal)
+        opened, _ = await self.do(self.operations.opening.open_pauses, described, reseal)
         return list(opened)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
@@ -112,7 +112,7 @@ class Store:
 
     def checked_out(self) -> int:
         """How many connections of the store's own pool are in use."""
-        engine: Any = self.database._sync or self.database._async
+        engine: Any = self.database.connections.sync or self.database.connections._async
         return int(engine.pool.checkedout())
 
     def dispose(self) -> None:

@@ -19,9 +19,9 @@ EVENTS = "SELECT type, interrupt_id, thread_id FROM interrupt_events WHERE type 
 
 async def answered(store: Store, *, used: bool = False, **changes: object) -> dict:
     (row,) = await store.open(pause_row(**changes))
-    await store.do(store.operations.answer, row, answer_claim(), told("interrupt_resolved"))
+    await store.do(store.operations.claiming.answer, row, answer_claim(), told("interrupt_resolved"))
     if used:
-        await store.do(store.operations.mark_used, [row["jti"]])
+        await store.do(store.operations.settling.mark_used, [row["jti"]])
     return row
 
 
@@ -31,7 +31,7 @@ async def test_what_the_thread_leaves_behind_is_superseded_applied_or_unused(sto
     unused = await answered(store, checkpoint_id=checkpoint(2))
     store.execute("DELETE FROM interrupt_events")
 
-    changed = await store.do(store.operations.advance, "default", "t1", checkpoint(3))
+    changed = await store.do(store.operations.settling.advance, "default", "t1", checkpoint(3))
 
     assert {row["jti"]: row["state"] for row in changed} == {
         asked["jti"]: "superseded",
@@ -55,7 +55,7 @@ async def test_the_questions_and_answers_of_the_newest_checkpoint_stay(store: St
     (newer,) = await store.open(pause_row(checkpoint_id=checkpoint(3)))
     store.execute("DELETE FROM interrupt_events")
 
-    assert await store.do(store.operations.advance, "default", "t1", checkpoint(2)) == []
+    assert await store.do(store.operations.settling.advance, "default", "t1", checkpoint(2)) == []
 
     assert store.states() == {
         asked["jti"]: "pending",
@@ -71,7 +71,7 @@ async def test_other_threads_and_other_graphs_are_not_touched(store: Store) -> N
     kept = await answered(store, thread_id="t10")
     (here,) = await store.open(pause_row())
 
-    changed = await store.do(store.operations.advance, "default", "t1", checkpoint(9))
+    changed = await store.do(store.operations.settling.advance, "default", "t1", checkpoint(9))
 
     assert [row["jti"] for row in changed] == [here["jti"]]
     assert {jti for jti, state in store.states().items() if state == "pending"} == {row["jti"] for row in elsewhere}
@@ -80,26 +80,26 @@ async def test_other_threads_and_other_graphs_are_not_touched(store: Store) -> N
 
 async def test_moving_on_again_changes_nothing_more(store: Store) -> None:
     await store.open(pause_row())
-    await store.do(store.operations.advance, "default", "t1", checkpoint(2))
+    await store.do(store.operations.settling.advance, "default", "t1", checkpoint(2))
 
-    assert await store.do(store.operations.advance, "default", "t1", checkpoint(3)) == []
+    assert await store.do(store.operations.settling.advance, "default", "t1", checkpoint(3)) == []
 
     assert store.event_types() == ["interrupt_superseded"]
 
 
 async def test_a_superseded_question_is_not_answered(store: Store) -> None:
     (row,) = await store.open(pause_row())
-    await store.do(store.operations.advance, "default", "t1", checkpoint(2))
+    await store.do(store.operations.settling.advance, "default", "t1", checkpoint(2))
 
-    assert await store.do(store.operations.answer, row, answer_claim(), told("answered")) is None
+    assert await store.do(store.operations.claiming.answer, row, answer_claim(), told("answered")) is None
 
     assert store.states() == {row["jti"]: "superseded"}
 
 
 async def test_an_answer_and_a_thread_that_moves_on_at_once_agree_on_one_outcome(store: Store) -> None:
     rows = await store.open(*(pause_row() for _ in range(6)))
-    calls = [(store.operations.answer, (row, answer_claim(), told("answered"))) for row in rows]
-    calls += [(store.operations.advance, ("default", "t1", checkpoint(2)))] * 6
+    calls = [(store.operations.claiming.answer, (row, answer_claim(), told("answered"))) for row in rows]
+    calls += [(store.operations.settling.advance, ("default", "t1", checkpoint(2)))] * 6
 
     results = await store.race(calls)
 
@@ -117,7 +117,7 @@ async def test_a_deleted_thread_has_its_tokens_revoked_and_its_answers_unused(st
     given = await answered(store)
     (other,) = await store.open(pause_row(thread_id="t2"))
 
-    changed = await store.do(store.operations.revoke_thread, "default", "t1")
+    changed = await store.do(store.operations.settling.revoke_thread, "default", "t1")
 
     assert {row["jti"]: row["state"] for row in changed} == {asked["jti"]: "revoked", given["jti"]: "unused"}
     assert store.states() == {asked["jti"]: "revoked", given["jti"]: "unused", other["jti"]: "pending"}
@@ -129,20 +129,22 @@ def test_an_answer_that_comes_while_its_thread_is_deleted_does_not_stay_on_it(st
     row = pause_row()
     deleting, answering = Database(store_url, clock=system_clock), Database(store_url, clock=system_clock)
     deleting.create_schema()
-    deleting.run(operations.open_pauses, [(row, ASKED)], lambda found: found)
+    deleting.run(operations.opening.open_pauses, [(row, ASKED)], lambda found: found)
     with ThreadPoolExecutor(1) as pool:
         coming: list[Any] = []
 
         def answer_now(*_: Any) -> None:
             if not coming:
-                coming.append(pool.submit(answering.run, operations.answer, row, answer_claim(), told("answered")))
+                coming.append(
+                    pool.submit(answering.run, operations.claiming.answer, row, answer_claim(), told("answered"))
+                )
                 wait(coming, timeout=0.5)  # it waits for the other transaction, or is stored before that one ends
 
-        assert deleting._sync is not None
-        sa.event.listen(deleting._sync, "after_cursor_execute", answer_now)
-        deleting.run(operations.revoke_thread, "default", "t1")
+        assert deleting.connections.sync is not None
+        sa.event.listen(deleting.connections.sync, "after_cursor_execute", answer_now)
+        deleting.run(operations.settling.revoke_thread, "default", "t1")
         coming[0].result(20)
-        left = answering.run(operations.load_thread, "default", "t1")
+        left = answering.run(operations.reading.load_thread, "default", "t1")
     deleting.close()
     answering.close()
 
@@ -161,12 +163,12 @@ def test_answers_to_many_questions_and_what_closes_them_all_do_not_wait_for_each
     answering, closing = sa.create_engine(postgres_url), sa.create_engine(postgres_url)
     metadata.create_all(answering)
     with answering.begin() as connection:
-        operations.open_pauses(connection, [(row, ASKED) for row in rows], lambda found: found)
+        operations.opening.open_pauses(connection, [(row, ASKED) for row in rows], lambda found: found)
     others = {"advance": ("default", "t1", checkpoint(2)), "revoke_thread": ("default", "t1")}
 
     def close() -> Any:
         with closing.begin() as connection:
-            return getattr(operations, leaving)(connection, *others[leaving])
+            return getattr(operations.settling, leaving)(connection, *others[leaving])
 
     def close_now(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO interrupt_consumed_tokens") and not other:
@@ -178,7 +180,7 @@ def test_answers_to_many_questions_and_what_closes_them_all_do_not_wait_for_each
         sa.event.listen(answering, "after_cursor_execute", close_now)
         with answering.begin() as connection:
             answers = [(row, answer_claim(), told("answered")) for row in rows]
-            times = operations.answer_all(connection, answers)
+            times = operations.claiming.answer_all(connection, answers)
         other[0].result(20)
     answering.dispose()
     closing.dispose()
@@ -191,7 +193,7 @@ async def test_settling_moves_answered_rows_only_and_tells_how_the_thread_stands
     (asked,) = await store.open(pause_row())
 
     moved, left = await store.do(
-        store.operations.settle, "default", "t1", [first["jti"], asked["jti"]], [second["jti"], first["jti"]]
+        store.operations.settling.settle, "default", "t1", [first["jti"], asked["jti"]], [second["jti"], first["jti"]]
     )
 
     assert {row["jti"]: row["state"] for row in moved} == {first["jti"]: "applied", second["jti"]: "unused"}

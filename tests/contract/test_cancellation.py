@@ -56,9 +56,9 @@ async def test_the_transaction_is_committed_and_the_await_is_cancelled(store: St
     gate = Gate(store)
 
     def body(connection: sa.Connection) -> None:
-        store.operations.open_pauses(connection, [(row, ASKED)], reseal)
+        store.operations.opening.open_pauses(connection, [(row, ASKED)], reseal)
         gate.stand()
-        store.operations.answer(connection, row, answer_claim(), told("answered"))
+        store.operations.claiming.answer(connection, row, answer_claim(), told("answered"))
 
     task = await cancelled_at_gate(store, body, gate, times=times)
     assert store.states() == {}
@@ -76,7 +76,7 @@ async def test_a_cancelled_transaction_that_fails_is_rolled_back_and_the_await_i
     gate = Gate(store)
 
     def body(connection: sa.Connection) -> None:
-        store.operations.open_pauses(connection, [(row, ASKED)], reseal)
+        store.operations.opening.open_pauses(connection, [(row, ASKED)], reseal)
         gate.stand()
         raise ZeroDivisionError
 
@@ -94,7 +94,7 @@ async def test_a_timeout_around_the_await_still_commits(store: Store) -> None:
     gate = Gate(store)
 
     def body(connection: sa.Connection) -> None:
-        store.operations.open_pauses(connection, [(row, ASKED)], reseal)
+        store.operations.opening.open_pauses(connection, [(row, ASKED)], reseal)
         gate.stand()
 
     async def open_later() -> None:
@@ -115,7 +115,8 @@ async def test_a_timeout_around_the_await_still_commits(store: Store) -> None:
 async def test_30_awaits_cancelled_at_once_leave_whole_transactions_and_no_connection(store: Store) -> None:
     rows = [pause_row() for _ in range(30)]
     tasks = [
-        asyncio.ensure_future(store.database.arun(store.operations.open_pauses, [(row, ASKED)], reseal)) for row in rows
+        asyncio.ensure_future(store.database.arun(store.operations.opening.open_pauses, [(row, ASKED)], reseal))
+        for row in rows
     ]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

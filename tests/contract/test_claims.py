@@ -17,7 +17,7 @@ SUPERSEDE = Claim("superseded", "superseded")
 async def test_one_of_24_answers_at_once_is_stored_and_the_others_are_told_nothing(store: Store) -> None:
     (row,) = await store.open(pause_row())
     calls = [
-        (store.operations.answer, (row, answer_claim(f'{{"by":{number}}}'), told("interrupt_resolved")))
+        (store.operations.claiming.answer, (row, answer_claim(f'{{"by":{number}}}'), told("interrupt_resolved")))
         for number in range(24)
     ]
 
@@ -42,9 +42,9 @@ async def test_answer_sweep_and_supersede_at_once_have_one_winner(store: Store, 
     (row,) = await store.open(make())
     operations = store.operations
     contenders = [
-        (operations.answer, (row, answer_claim(), told("answered"))),
-        (operations.expire, (row, EXPIRE, lambda at: [told("expired")(at)])),
-        (operations.close, (row, SUPERSEDE, ("superseded", {}))),
+        (operations.claiming.answer, (row, answer_claim(), told("answered"))),
+        (operations.claiming.expire, (row, EXPIRE, lambda at: [told("expired")(at)])),
+        (operations.claiming.close, (row, SUPERSEDE, ("superseded", {}))),
     ]
 
     results = await store.race(contenders * 6)
@@ -66,9 +66,9 @@ async def test_the_pause_whose_time_ends_during_the_race_still_has_one_winner(st
     operations = store.operations
     calls = []
     for row in rows:
-        calls.append((operations.answer, (row, answer_claim(), told("answered"))))
-        calls.append((operations.expire, (row, EXPIRE, told("expired"))))
-        calls.append((operations.close, (row, SUPERSEDE, ("superseded", {}))))
+        calls.append((operations.claiming.answer, (row, answer_claim(), told("answered"))))
+        calls.append((operations.claiming.expire, (row, EXPIRE, told("expired"))))
+        calls.append((operations.claiming.close, (row, SUPERSEDE, ("superseded", {}))))
 
     results = await store.race(calls)
 
@@ -81,17 +81,17 @@ async def test_the_pause_whose_time_ends_during_the_race_still_has_one_winner(st
 async def test_an_answer_comes_in_time_only_and_a_sweep_only_after(store: Store) -> None:
     open_row, late_row = await store.open(pause_row(), overdue_row())
 
-    assert await store.do(store.operations.expire, open_row, EXPIRE, told("expired")) is None
-    assert await store.do(store.operations.answer, late_row, answer_claim(), told("answered")) is None
+    assert await store.do(store.operations.claiming.expire, open_row, EXPIRE, told("expired")) is None
+    assert await store.do(store.operations.claiming.answer, late_row, answer_claim(), told("answered")) is None
     assert store.rows("SELECT * FROM interrupt_consumed_tokens") == []
     assert store.event_types() == []
 
     before = datetime.now(UTC) - timedelta(seconds=5)
-    at = await store.do(store.operations.answer, open_row, answer_claim(), told("answered"))
+    at = await store.do(store.operations.claiming.answer, open_row, answer_claim(), told("answered"))
 
     assert before < at < datetime.now(UTC) + timedelta(seconds=5)
     assert at.utcoffset() == timedelta(0)
-    assert await store.do(store.operations.expire, late_row, EXPIRE, told("expired")) is not None
+    assert await store.do(store.operations.claiming.expire, late_row, EXPIRE, told("expired")) is not None
     assert store.states() == {open_row["jti"]: "answered", late_row["jti"]: "expired"}
 
 
@@ -102,18 +102,18 @@ async def test_a_claim_that_fails_on_its_way_leaves_no_trace(store: Store) -> No
         raise LookupError("the body of the event cannot be made")
 
     with pytest.raises(LookupError):
-        await store.do(store.operations.answer, row, answer_claim(), fail)
+        await store.do(store.operations.claiming.answer, row, answer_claim(), fail)
 
     assert store.states() == {row["jti"]: "pending"}
     assert store.rows("SELECT * FROM interrupt_consumed_tokens") == []
-    assert await store.do(store.operations.answer, row, answer_claim(), told("answered")) is not None
+    assert await store.do(store.operations.claiming.answer, row, answer_claim(), told("answered")) is not None
 
 
 async def test_a_token_that_no_pause_has_cannot_be_claimed(store: Store) -> None:
     stranger = pause_row()
 
-    assert await store.do(store.operations.answer, stranger, answer_claim(), told("answered")) is None
-    assert await store.do(store.operations.load_pause, stranger["jti"]) == (None, None)
+    assert await store.do(store.operations.claiming.answer, stranger, answer_claim(), told("answered")) is None
+    assert await store.do(store.operations.reading.load_pause, stranger["jti"]) == (None, None)
 
 
 async def test_what_was_recorded_of_an_answer_is_read_with_its_pause(store: Store) -> None:
@@ -121,9 +121,9 @@ async def test_what_was_recorded_of_an_answer_is_read_with_its_pause(store: Stor
     claim = Claim(
         "answered", "answered", '{"approved":true}', "hash", '{"kid":"k"}', "ann@acme", "scope", True, "key-1"
     )
-    at = await store.do(store.operations.answer, row, claim, told("answered"))
+    at = await store.do(store.operations.claiming.answer, row, claim, told("answered"))
 
-    found, outcome = await store.do(store.operations.load_pause, row["jti"])
+    found, outcome = await store.do(store.operations.reading.load_pause, row["jti"])
 
     assert outcome is None
     assert {key: value for key, value in found.items() if key.startswith("answer_")} == {

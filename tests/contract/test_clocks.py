@@ -307,7 +307,7 @@ def test_a_skew_as_wide_as_the_clocks_are_apart_lets_tokens_of_either_pass_at_th
 def test_a_lease_lasts_as_long_as_postgresqls_clock_says_whatever_the_nodes_believe(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    take = Operations(system_clock).take_lease
+    take = Operations(system_clock).leasing.take_lease
     with ExitStack() as stack:
         nodes = Nodes(stack, postgres_url, postgres_url)
         event = nodes.ask(HOUR - 3 * MINUTE)
@@ -339,12 +339,12 @@ def test_a_lease_that_a_node_takes_ends_by_postgresqls_clock_not_by_its_own(post
             operations = Operations(node.clock)
             database = Database(postgres_url, clock=node.clock)
             stack.callback(database.close)
-            lease, _ = database.run(operations.take_lease, "default", "t1", "a worker", 10 * MINUTE)  # type: ignore[misc]
+            lease, _ = database.run(operations.leasing.take_lease, "default", "t1", "a worker", 10 * MINUTE)  # type: ignore[misc]
             ((seconds,),) = nodes.rows(left)
             assert 540 < seconds <= 600
-            assert database.run(operations.renew_lease, lease, 20 * MINUTE)
+            assert database.run(operations.leasing.renew_lease, lease, 20 * MINUTE)
             ((seconds,),) = nodes.rows(left)
             assert 1140 < seconds <= 1200
-            database.run(operations.end_lease, lease, clean=False)
+            database.run(operations.leasing.end_lease, lease, clean=False)
             ((seconds,),) = nodes.rows(left)
             assert -60 < seconds <= 0

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from symfonic_interrupts.clock import system_clock
 from symfonic_interrupts.store.operations import Conclusion, Lease, Operations
-from symfonic_interrupts.store.schema import PauseRow, metadata
+from symfonic_interrupts.store.rows import PauseRow
+from symfonic_interrupts.store.schema import metadata
 from tests.contract.stores import ASKED, MINUTE, Store, answer_claim, checkpoint, pause_row, told
 
 BEFORE, NOW = checkpoint(1), checkpoint(2)
@@ -21,20 +22,20 @@ LEASES = "SELECT owner FROM interrupt_thread_leases"
 async def answered(store: Store, **changes: Any) -> PauseRow:
     """A pause that was answered."""
     (row,) = await store.open(pause_row(**changes))
-    await store.do(store.operations.answer, row, answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, row, answer_claim(), told("answered"))
     return row
 
 
 async def held(store: Store, owner: str = "me") -> Lease:
     lease: Lease
-    lease, _ = await store.do(store.operations.take_lease, "default", "t1", owner, MINUTE)
+    lease, _ = await store.do(store.operations.leasing.take_lease, "default", "t1", owner, MINUTE)
     return lease
 
 
 async def concluded(
     store: Store, lease: Lease, *, seen: tuple[str, ...] = (), used: tuple[str, ...] = ()
 ) -> Conclusion:
-    found: Conclusion = await store.do(store.operations.conclude, lease, NOW, list(seen), list(used))
+    found: Conclusion = await store.do(store.operations.leasing.conclude, lease, NOW, list(seen), list(used))
     return found
 
 
@@ -88,7 +89,7 @@ async def test_a_question_at_the_checkpoint_stays_open_and_one_behind_it_does_no
 async def test_it_tells_of_pauses_that_ended_before(store: Store) -> None:
     used = await answered(store, checkpoint_id=BEFORE)
     lease = await held(store)
-    await store.do(store.operations.advance, "default", "t1", NOW, used=[used["jti"]])
+    await store.do(store.operations.settling.advance, "default", "t1", NOW, used=[used["jti"]])
 
     end = await concluded(store, lease, seen=(used["jti"], "unknown"))
 
@@ -115,15 +116,15 @@ def test_a_thread_that_was_given_back_is_not_driven_on_whatever_is_answered_mean
     def answer(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("SELECT"):
             with other.begin() as connection:
-                assert operations.answer(connection, row, answer_claim(), told("answered")) is not None
+                assert operations.claiming.answer(connection, row, answer_claim(), told("answered")) is not None
 
     with engine.begin() as connection:
-        operations.open_pauses(connection, [(row, ASKED)], lambda found: found)
-        lease, _ = operations.take_lease(connection, "default", "t1", "me", MINUTE) or (None, [])
+        operations.opening.open_pauses(connection, [(row, ASKED)], lambda found: found)
+        lease, _ = operations.leasing.take_lease(connection, "default", "t1", "me", MINUTE) or (None, [])
     assert lease is not None
     with engine.begin() as connection:
         sa.event.listen(engine, "before_cursor_execute", answer)
-        end = operations.conclude(connection, lease, NOW, [], [])
+        end = operations.leasing.conclude(connection, lease, NOW, [], [])
     engine.dispose()
     other.dispose()
 
@@ -141,8 +142,8 @@ def test_an_answer_to_a_question_behind_and_the_end_of_the_delivery_do_not_wait_
     metadata.create_all(delivering)
     behind = pause_row(checkpoint_id=BEFORE)
     with delivering.begin() as connection:
-        operations.open_pauses(connection, [(behind, ASKED)], lambda found: found)
-        taken = operations.take_lease(connection, "default", "t1", "me", MINUTE)
+        operations.opening.open_pauses(connection, [(behind, ASKED)], lambda found: found)
+        taken = operations.leasing.take_lease(connection, "default", "t1", "me", MINUTE)
     assert taken is not None
     spent, wants_question = threading.Event(), threading.Event()
 
@@ -160,13 +161,15 @@ def test_an_answer_to_a_question_behind_and_the_end_of_the_delivery_do_not_wait_
 
     def answer() -> Any:
         with answering.begin() as connection:
-            return operations.answer_and_hold(connection, behind, answer_claim(), told("answered"), "other", MINUTE)
+            return operations.claiming.answer_and_hold(
+                connection, behind, answer_claim(), told("answered"), "other", MINUTE
+            )
 
     with ThreadPoolExecutor(1) as pool:
         answered_at = pool.submit(answer)
         assert spent.wait(20)
         with delivering.begin() as connection:
-            end = operations.conclude(connection, taken[0], NOW, [], [])
+            end = operations.leasing.conclude(connection, taken[0], NOW, [], [])
         at, held = answered_at.result(20)
     delivering.dispose()
     answering.dispose()

@@ -143,7 +143,7 @@ async def test_an_async_engine_in_memory_is_refused() -> None:
 
 
 async def test_after_close_every_call_says_so(store: Store) -> None:
-    reading = (store.operations.load_thread, "default", "t1")
+    reading = (store.operations.reading.load_thread, "default", "t1")
     await store.do(*reading)
     await store.database.aclose()
 
@@ -157,22 +157,22 @@ async def test_after_close_every_call_says_so(store: Store) -> None:
 
 
 async def test_closing_leaves_an_engine_of_the_application_in_use(store: Store) -> None:
-    await store.do(store.operations.load_thread, "default", "t1")
-    given = store.database._sync if not store.database.async_only else store.database._async.sync_engine
+    await store.do(store.operations.reading.load_thread, "default", "t1")
+    given = store.database.connections.sync if not store.database.async_only else store.database.connections.engine
     pool = given.pool
 
     await store.database.aclose()
 
-    assert (given.pool is pool) is (not store.database._owns_engine)
+    assert (given.pool is pool) is (not store.database.connections.are_own)
 
 
 def use(database: Database) -> None:
     """Write, read, and end a delivery."""
     operations, row = Operations(system_clock), pause_row()
     database.create_schema()
-    database.run(operations.open_pauses, [(row, ASKED)], lambda found: found)
-    assert len(database.run(operations.load_thread, "default", "t1")) == 1
-    assert database.run(operations.answer, row, answer_claim(), told("answered")) is not None
+    database.run(operations.opening.open_pauses, [(row, ASKED)], lambda found: found)
+    assert len(database.run(operations.reading.load_thread, "default", "t1")) == 1
+    assert database.run(operations.claiming.answer, row, answer_claim(), told("answered")) is not None
 
 
 @pytest.mark.postgres
@@ -222,7 +222,7 @@ async def test_an_applications_engine_in_autocommit_is_refused_at_first_use(stor
     with pytest.raises(StoreError, match="in AUTOCOMMIT"):
         await adatabase.acreate_schema()
     with pytest.raises(StoreError, match="in AUTOCOMMIT"):
-        await adatabase.arun(Operations(system_clock).load_thread, "default", "t1")
+        await adatabase.arun(Operations(system_clock).reading.load_thread, "default", "t1")
 
     assert refused.value.retryable is False
     assert not sa.inspect(engine).has_table("interrupt_pauses")
@@ -241,7 +241,7 @@ def test_an_sqlite_engine_whose_own_events_begin_its_transactions_is_used(sqlite
 
 
 async def test_a_sync_call_of_an_async_engine_is_refused_and_says_what_to_give(store: Store) -> None:
-    reading = (store.operations.load_thread, "default", "t1")
+    reading = (store.operations.reading.load_thread, "default", "t1")
     if not store.database.async_only:
         assert store.database.run(*reading) == []
         return
@@ -257,7 +257,7 @@ async def test_a_failing_statement_gives_a_store_error_without_any_value(store: 
     claim = Claim("answered", SECRET, response=json.dumps({"note": SECRET}), actor=SECRET)  # no such state
 
     with pytest.raises(StoreError) as failed:
-        await store.do(store.operations.answer, row, claim, told("answered"))
+        await store.do(store.operations.claiming.answer, row, claim, told("answered"))
 
     assert failed.value.retryable is False
     assert str(failed.value).startswith("the pause store failed: ")
@@ -269,7 +269,7 @@ async def test_a_failing_statement_gives_a_store_error_without_any_value(store: 
 @pytest.mark.parametrize("kind", ["run", "arun"])
 async def test_a_server_that_is_not_there_is_retryable_and_the_password_is_not_said(kind: str) -> None:
     database = Database(f"postgresql+psycopg://ann:{SECRET}@127.0.0.1:1/x?connect_timeout=2", clock=system_clock)
-    reading = (Operations(system_clock).load_thread, "default", "t1")
+    reading = (Operations(system_clock).reading.load_thread, "default", "t1")
     try:
         with pytest.raises(StoreError) as failed:
             database.run(*reading) if kind == "run" else await database.arun(*reading)
@@ -293,7 +293,7 @@ async def test_a_connection_that_the_server_ends_is_retryable_and_the_next_call_
         await store.do(lose)
 
     assert failed.value.retryable is True
-    assert await store.do(store.operations.load_thread, "default", "t1") == []
+    assert await store.do(store.operations.reading.load_thread, "default", "t1") == []
     assert store.checked_out() == 0
 
 
@@ -306,7 +306,7 @@ async def test_a_lock_that_lasts_longer_than_the_timeout_is_retryable(tmp_path: 
     database = Database(engine if kind == "engine" else aengine, clock=system_clock)
     operations = Operations(system_clock)
     row = pause_row()
-    writing = (operations.take_lease, "default", "t1", "one", timedelta(minutes=1))
+    writing = (operations.leasing.take_lease, "default", "t1", "one", timedelta(minutes=1))
     other = sqlite3.connect(path, isolation_level=None)
     try:
         await database.acreate_schema()
@@ -318,7 +318,7 @@ async def test_a_lock_that_lasts_longer_than_the_timeout_is_retryable(tmp_path: 
         assert failed.value.retryable is True
         other.execute("ROLLBACK")
         assert (await database.arun(*writing))[0].owner == "one"
-        assert await database.arun(operations.answer, row, answer_claim(), told("answered")) is None
+        assert await database.arun(operations.claiming.answer, row, answer_claim(), told("answered")) is None
     finally:
         other.close()
         await database.aclose()
@@ -343,7 +343,7 @@ async def test_an_error_of_the_body_itself_comes_out_as_it_is_and_rolls_back(sto
     row = pause_row()
 
     def body(connection: sa.Connection) -> None:
-        store.operations.open_pauses(connection, [(row, ("interrupt", {}))], lambda row: row)
+        store.operations.opening.open_pauses(connection, [(row, ("interrupt", {}))], lambda row: row)
         raise ZeroDivisionError("the body's own")
 
     with pytest.raises(ZeroDivisionError, match="the body's own"):

@@ -19,7 +19,7 @@ ACME = FrameworkTenantScope("acme")
 async def read(store: Store, after: tuple[int, int] | None = None, **filters: Any) -> list[dict[str, Any]]:
     """What a reader of tenant `acme` finds after a cursor."""
     asked = {"graph": "default", "scope": ACME, "sub_scope_names": None, "thread_id": None, "limit": 100, **filters}
-    rows: list[dict[str, Any]] = await store.do(store.operations.list_events, after=after, **asked)
+    rows: list[dict[str, Any]] = await store.do(store.operations.reading.list_events, after=after, **asked)
     return rows
 
 
@@ -41,11 +41,13 @@ async def one_slow_and_one_quick_writer(store: Store) -> None:
     operations = Operations(system_clock)
     with slow.connect() as connection:
         begun = connection.begin()
-        operations.record(connection, pause_row(), ("slow", {}))  # takes the first id, and its transaction stays open
-        await store.do(store.operations.record, pause_row(), ("quick", {}))
+        operations.recording.record(
+            connection, pause_row(), ("slow", {})
+        )  # takes the first id, and its transaction stays open
+        await store.do(store.operations.recording.record, pause_row(), ("quick", {}))
 
         before = await read(store)
-        start = await store.do(store.operations.events_end)
+        start = await store.do(store.operations.reading.events_end)
         begun.commit()
     slow.dispose()
 
@@ -57,7 +59,7 @@ async def one_slow_and_one_quick_writer(store: Store) -> None:
 
 
 async def test_20_writers_at_once_and_a_reader_beside_them_that_sees_each_event_once(store: Store) -> None:
-    writers = [(store.operations.record, (pause_row(), (f"e{n}", {}))) for n in range(20)]
+    writers = [(store.operations.recording.record, (pause_row(), (f"e{n}", {}))) for n in range(20)]
     race = asyncio.ensure_future(store.race(writers))
     seen: list[str] = []
     cursor: tuple[int, int] | None = None
@@ -76,10 +78,10 @@ async def test_20_writers_at_once_and_a_reader_beside_them_that_sees_each_event_
 async def test_the_cursor_of_now_is_after_all_that_is_there_and_before_all_that_comes_also_after_a_purge(
     store: Store,
 ) -> None:
-    await store.do(store.operations.record, pause_row(), ("old", {}))
-    now = await store.do(store.operations.events_end)
-    await store.do(store.operations.purge, system_clock() + timedelta(hours=1), with_events=True)
-    await store.do(store.operations.record, pause_row(), ("new", {}))
+    await store.do(store.operations.recording.record, pause_row(), ("old", {}))
+    now = await store.do(store.operations.reading.events_end)
+    await store.do(store.operations.upkeep.purge, system_clock() + timedelta(hours=1), with_events=True)
+    await store.do(store.operations.recording.record, pause_row(), ("new", {}))
 
     assert [row["type"] for row in await read(store, now)] == ["new"]
     assert [row["type"] for row in await read(store)] == ["new"]

@@ -33,22 +33,22 @@ LEASE = Lease("default", "open", "me", taken_over=False)
 
 
 def listing(connection: sa.Connection, **changes: Any) -> Any:
-    return OPERATIONS.list_open(connection, **{**LISTED, **changes})
+    return OPERATIONS.reading.list_open(connection, **{**LISTED, **changes})
 
 
 WORK: dict[str, Callable[[sa.Connection], Any]] = {
-    "sweep": lambda c: OPERATIONS.list_due(c, "default", most=100),
-    "recover": lambda c: OPERATIONS.list_unfinished(c, "default", created_before=datetime.now(UTC), most=100),
-    "failed": lambda c: OPERATIONS.list_failed(c, "default"),
+    "sweep": lambda c: OPERATIONS.reading.list_due(c, "default", most=100),
+    "recover": lambda c: OPERATIONS.upkeep.list_unfinished(c, "default", created_before=datetime.now(UTC), most=100),
+    "failed": lambda c: OPERATIONS.reading.list_failed(c, "default"),
     "pending": listing,
     "the next page": lambda c: listing(c, after="i-answered"),
     "pending of a thread": lambda c: listing(c, thread_id="open"),
     "pending by id": lambda c: listing(c, interrupt_id="i-open"),
-    "of a thread": lambda c: OPERATIONS.load_thread(c, "default", "open"),
-    "by id": lambda c: OPERATIONS.find_pauses(c, "default", "i-open"),
-    "the latest of a thread": lambda c: OPERATIONS.load_latest(c, "default", "open"),
-    "a newer checkpoint": lambda c: OPERATIONS.advance(c, "default", "open", NEXT),
-    "the end of a delivery": lambda c: OPERATIONS.conclude(c, LEASE, NEXT, [], []),
+    "of a thread": lambda c: OPERATIONS.reading.load_thread(c, "default", "open"),
+    "by id": lambda c: OPERATIONS.reading.find_pauses(c, "default", "i-open"),
+    "the latest of a thread": lambda c: OPERATIONS.reading.load_latest(c, "default", "open"),
+    "a newer checkpoint": lambda c: OPERATIONS.settling.advance(c, "default", "open", NEXT),
+    "the end of a delivery": lambda c: OPERATIONS.leasing.conclude(c, LEASE, NEXT, [], []),
 }
 
 
@@ -65,9 +65,9 @@ def present(connection: sa.Connection) -> None:
         answered := pause_row(thread_id="open", interrupt_id="i-answered"),
         overdue_row(thread_id="overdue"),
     ]
-    OPERATIONS.open_pauses(connection, [(row, ASKED) for row in opened], lambda row: row)
-    OPERATIONS.answer(connection, answered, answer_claim(), told("answered"))
-    OPERATIONS.take_lease(connection, "default", "open", "me", timedelta(minutes=1))
+    OPERATIONS.opening.open_pauses(connection, [(row, ASKED) for row in opened], lambda row: row)
+    OPERATIONS.claiming.answer(connection, answered, answer_claim(), told("answered"))
+    OPERATIONS.leasing.take_lease(connection, "default", "open", "me", timedelta(minutes=1))
 
 
 def steps_of(work: Callable[[sa.Connection], Any], connection: sa.Connection) -> int:

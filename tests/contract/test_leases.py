@@ -12,14 +12,14 @@ LEASES = "SELECT graph, thread_id, owner FROM interrupt_thread_leases ORDER BY g
 
 
 async def take(store: Store, owner: str, ttl: timedelta = LONG, graph: str = "default", thread_id: str = "t1"):
-    taken = await store.do(store.operations.take_lease, graph, thread_id, owner, ttl)
+    taken = await store.do(store.operations.leasing.take_lease, graph, thread_id, owner, ttl)
     return None if taken is None else taken[0]
 
 
 async def is_live(store: Store) -> bool:
     """Whether the lease is in force: whether another worker is refused, seen without taking it."""
     _, lapsed, _ = await store.do(
-        store.operations.list_unfinished, "default", created_before=datetime(2000, 1, 1, tzinfo=UTC), most=1
+        store.operations.upkeep.list_unfinished, "default", created_before=datetime(2000, 1, 1, tzinfo=UTC), most=1
     )
     return lapsed == []
 
@@ -36,7 +36,7 @@ async def test_a_held_thread_is_busy_for_everybody_else(store: Store) -> None:
 
 
 async def test_one_of_24_workers_at_once_gets_the_thread(store: Store) -> None:
-    calls = [(store.operations.take_lease, ("default", "t1", f"worker-{n}", LONG)) for n in range(24)]
+    calls = [(store.operations.leasing.take_lease, ("default", "t1", f"worker-{n}", LONG)) for n in range(24)]
 
     results = await store.race(calls)
 
@@ -46,7 +46,7 @@ async def test_one_of_24_workers_at_once_gets_the_thread(store: Store) -> None:
 
 async def test_one_of_24_workers_at_once_takes_over_a_lapsed_lease(store: Store) -> None:
     await take(store, "dead", OVER)
-    calls = [(store.operations.take_lease, ("default", "t1", f"worker-{n}", LONG)) for n in range(24)]
+    calls = [(store.operations.leasing.take_lease, ("default", "t1", f"worker-{n}", LONG)) for n in range(24)]
 
     results = await store.race(calls)
 
@@ -57,10 +57,10 @@ async def test_one_of_24_workers_at_once_takes_over_a_lapsed_lease(store: Store)
 
 async def test_taking_a_thread_reads_its_open_and_answered_pauses(store: Store) -> None:
     rows = await store.open(pause_row(), pause_row(), pause_row(), pause_row(thread_id="t2"))
-    await store.do(store.operations.answer, rows[1], answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, rows[1], answer_claim(), told("answered"))
     store.execute(f"UPDATE interrupt_pauses SET state = 'applied' WHERE jti = '{rows[2]['jti']}'")
 
-    _, found = await store.do(store.operations.take_lease, "default", "t1", "one", LONG)
+    _, found = await store.do(store.operations.leasing.take_lease, "default", "t1", "one", LONG)
 
     assert [(row["jti"], row["state"], row["answer_response"]) for row in found] == [
         (rows[0]["jti"], "pending", None),
@@ -72,7 +72,7 @@ async def test_renewing_makes_a_lease_last(store: Store) -> None:
     lease = await take(store, "one", OVER)
     assert not await is_live(store)
 
-    assert await store.do(store.operations.renew_lease, lease, LONG) is True
+    assert await store.do(store.operations.leasing.renew_lease, lease, LONG) is True
 
     assert await is_live(store)
     assert await take(store, "two") is None
@@ -83,9 +83,9 @@ async def test_a_lapsed_lease_is_taken_over_and_its_old_owner_can_do_nothing(sto
     new = await take(store, "two")
     assert (new.owner, new.taken_over) == ("two", True)
 
-    assert await store.do(store.operations.renew_lease, old, LONG) is False
-    await store.do(store.operations.end_lease, old, clean=True)
-    await store.do(store.operations.end_lease, old, clean=False)
+    assert await store.do(store.operations.leasing.renew_lease, old, LONG) is False
+    await store.do(store.operations.leasing.end_lease, old, clean=True)
+    await store.do(store.operations.leasing.end_lease, old, clean=False)
 
     assert store.rows(LEASES) == [("default", "t1", "two")]
     assert await is_live(store)
@@ -95,17 +95,17 @@ async def test_a_lapsed_lease_is_taken_over_and_its_old_owner_can_do_nothing(sto
 async def test_a_clean_end_leaves_no_row_and_the_next_worker_takes_nothing_over(store: Store) -> None:
     lease = await take(store, "one")
 
-    await store.do(store.operations.end_lease, lease, clean=True)
+    await store.do(store.operations.leasing.end_lease, lease, clean=True)
 
     assert store.rows(LEASES) == []
-    assert await store.do(store.operations.renew_lease, lease, LONG) is False
+    assert await store.do(store.operations.leasing.renew_lease, lease, LONG) is False
     assert (await take(store, "two")).taken_over is False
 
 
 async def test_an_unclean_end_leaves_the_lease_lapsed(store: Store) -> None:
     lease = await take(store, "one")
 
-    await store.do(store.operations.end_lease, lease, clean=False)
+    await store.do(store.operations.leasing.end_lease, lease, clean=False)
 
     assert store.rows(LEASES) == [("default", "t1", "one")]
     assert not await is_live(store)

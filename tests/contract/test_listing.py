@@ -20,7 +20,7 @@ GLOBEX_EU = FrameworkTenantScope("globex", "eu")
 async def listed(store: Store, scope: FrameworkTenantScope = ACME, **changes: Any) -> list[str]:
     """The interrupt ids that `list_open` finds."""
     asked = {"sub_scope_names": None, "name": None, "thread_id": None, "limit": 50, "after": None, "graph": "default"}
-    rows = await store.do(store.operations.list_open, scope=scope, **{**asked, **changes})
+    rows = await store.do(store.operations.reading.list_open, scope=scope, **{**asked, **changes})
     return [row["interrupt_id"] for row in rows]
 
 
@@ -79,7 +79,7 @@ async def test_a_name_a_thread_and_a_graph_narrow_the_list(store: Store) -> None
 
 async def test_only_pauses_that_can_still_be_answered_are_listed(store: Store) -> None:
     answered, _, still_open = await store.open(pause_row(), overdue_row(), pause_row())
-    await store.do(store.operations.answer, answered, answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, answered, answer_claim(), told("answered"))
 
     assert await listed(store) == [still_open["interrupt_id"]]
 
@@ -98,7 +98,7 @@ async def test_a_page_goes_on_after_a_pause_that_was_answered_meanwhile_and_is_n
 ) -> None:
     rows = await store.open(*(pause_row(interrupt_id=f"p{number}") for number in range(5)))
     assert await listed(store, limit=2) == ["p4", "p3"]
-    await store.do(store.operations.answer, rows[3], answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, rows[3], answer_claim(), told("answered"))
     await open_named(store, newer={})
 
     assert await listed(store, limit=2, after="p3") == ["p2", "p1"]
@@ -118,9 +118,9 @@ async def test_overdue_pauses_come_in_pages_the_longest_overdue_first(store: Sto
     store.execute(f"UPDATE interrupt_pauses SET state = 'expired' WHERE jti = '{closed['jti']}'")
     due = [rows[5]["jti"], rows[0]["jti"], rows[2]["jti"]]
 
-    first = await store.do(store.operations.list_due, "default", most=2)
-    second = await store.do(store.operations.list_due, "default", after=first[-1], most=2)
-    third = await store.do(store.operations.list_due, "default", after=second[-1], most=2)
+    first = await store.do(store.operations.reading.list_due, "default", most=2)
+    second = await store.do(store.operations.reading.list_due, "default", after=first[-1], most=2)
+    third = await store.do(store.operations.reading.list_due, "default", after=second[-1], most=2)
 
     assert [row["jti"] for row in first] == due[:2]
     assert [row["jti"] for row in second] == due[2:]
@@ -133,7 +133,7 @@ async def unfinished(
     """Threads with undelivered answers, threads with a lapsed lease, threads of pauses not seen in their checkpoint."""
     before = datetime.now(UTC) - MINUTE
     undelivered, lapsed, unconfirmed = await store.do(
-        store.operations.list_unfinished, graph, created_before=before, most=most
+        store.operations.upkeep.list_unfinished, graph, created_before=before, most=most
     )
     return undelivered, lapsed, [row["thread_id"] for row in unconfirmed]
 
@@ -144,12 +144,12 @@ async def leave_unfinished(store: Store, thread_id: str) -> None:
     answered, _ = await store.open(
         pause_row(thread_id=thread_id), pause_row(thread_id=thread_id, created_at=now - HOUR)
     )
-    await store.do(store.operations.answer, answered, answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, answered, answer_claim(), told("answered"))
 
 
 async def test_all_three_kinds_of_unfinished_threads_are_found(store: Store) -> None:
     await leave_unfinished(store, "half")
-    await store.do(store.operations.take_lease, "default", "died", "one", timedelta(seconds=-1))
+    await store.do(store.operations.leasing.take_lease, "default", "died", "one", timedelta(seconds=-1))
 
     assert await unfinished(store) == (["half"], ["died"], ["half"])
     assert await unfinished(store, graph="other") == ([], [], [])
@@ -157,16 +157,16 @@ async def test_all_three_kinds_of_unfinished_threads_are_found(store: Store) -> 
 
 async def test_a_thread_that_is_being_driven_is_not_unfinished(store: Store) -> None:
     await leave_unfinished(store, "driven")
-    await store.do(store.operations.take_lease, "default", "driven", "one", HOUR)
+    await store.do(store.operations.leasing.take_lease, "default", "driven", "one", HOUR)
     await leave_unfinished(store, "same-name-elsewhere")
-    await store.do(store.operations.take_lease, "other", "same-name-elsewhere", "one", HOUR)
+    await store.do(store.operations.leasing.take_lease, "other", "same-name-elsewhere", "one", HOUR)
 
     assert await unfinished(store) == (["same-name-elsewhere"], [], ["same-name-elsewhere"])
 
 
 async def test_a_thread_whose_lease_lapsed_is_unfinished_in_every_way(store: Store) -> None:
     await leave_unfinished(store, "died")
-    await store.do(store.operations.take_lease, "default", "died", "one", timedelta(seconds=-1))
+    await store.do(store.operations.leasing.take_lease, "default", "died", "one", timedelta(seconds=-1))
 
     assert await unfinished(store) == (["died"], ["died"], ["died"])
 
@@ -178,11 +178,11 @@ async def test_used_answers_fresh_pauses_and_confirmed_ones_are_no_work(store: S
         pause_row(thread_id="fresh"),
         pause_row(thread_id="confirmed", created_at=now - HOUR),
     )
-    await store.do(store.operations.answer, used, answer_claim(), told("answered"))
-    await store.do(store.operations.mark_used, [used["jti"]])
+    await store.do(store.operations.claiming.answer, used, answer_claim(), told("answered"))
+    await store.do(store.operations.settling.mark_used, [used["jti"]])
     assert await unfinished(store) == ([], [], ["confirmed"])
 
-    await store.do(store.operations.confirm, [confirmed["jti"]])
+    await store.do(store.operations.upkeep.confirm, [confirmed["jti"]])
 
     assert await unfinished(store) == ([], [], [])
     assert fresh["state"] == "pending"

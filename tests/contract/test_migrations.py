@@ -110,7 +110,7 @@ def database(store_url: str) -> Iterator[Database]:
 
 
 def read(database: Database) -> Any:
-    return database.run(Operations(system_clock).load_thread, "default", "t1")
+    return database.run(Operations(system_clock).reading.load_thread, "default", "t1")
 
 
 # -- two ways to the same schema
@@ -194,7 +194,7 @@ def test_current_says_where_a_store_stands_and_changes_nothing(look: Look, store
 def test_upgrade_can_be_called_again_and_keeps_what_is_there(database: Database, look: Look, store_url: str) -> None:
     migrations.upgrade(store_url)
     row = pause_row()
-    database.run(Operations(system_clock).open_pauses, [(row, ("interrupt", {}))], lambda row: row)
+    database.run(Operations(system_clock).opening.open_pauses, [(row, ("interrupt", {}))], lambda row: row)
 
     assert migrations.upgrade(store_url) == HEAD
     assert migrations.upgrade(look.engine) == HEAD
@@ -279,7 +279,7 @@ def test_an_upgrade_and_a_worker_in_the_middle_of_an_answer_do_not_wait_for_each
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
     with worker.begin() as connection:
-        operations.open_pauses(connection, [(row, ("interrupt", {}))], lambda found: found)
+        operations.opening.open_pauses(connection, [(row, ("interrupt", {}))], lambda found: found)
 
     def upgrade_now(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO interrupt_consumed_tokens") and not upgrading:
@@ -290,7 +290,7 @@ def test_an_upgrade_and_a_worker_in_the_middle_of_an_answer_do_not_wait_for_each
     with ThreadPoolExecutor(1) as pool:
         sa.event.listen(worker, "after_cursor_execute", upgrade_now)
         with worker.begin() as connection:
-            answered = operations.answer(connection, row, answer_claim(), told("answered"))
+            answered = operations.claiming.answer(connection, row, answer_claim(), told("answered"))
         version = upgrading[0].result(20)
     worker.dispose()
 
@@ -321,7 +321,7 @@ async def test_a_url_with_an_async_driver_is_upgraded_with_the_sync_one(look: Lo
     with pytest.raises(StoreError, match="for an AsyncEngine give its URL"):
         migrations.upgrade(target)
     database = Database(engine, clock=system_clock)
-    assert await database.arun(Operations(system_clock).load_thread, "default", "t1") == []
+    assert await database.arun(Operations(system_clock).reading.load_thread, "default", "t1") == []
     await database.aclose()
     await engine.dispose()
 
@@ -423,7 +423,7 @@ async def test_a_store_of_another_version_is_refused_to_coroutines(look: Look, s
     for target in (store_url, engine):
         database = Database(target, clock=system_clock)
         with pytest.raises(StoreError, match="db upgrade"):
-            await database.arun(Operations(system_clock).load_thread, "default", "t1")
+            await database.arun(Operations(system_clock).reading.load_thread, "default", "t1")
         with pytest.raises(StoreError, match="db upgrade"):
             await database.acreate_schema()
         await database.aclose()

@@ -37,7 +37,7 @@ async def test_a_question_asked_again_is_the_same_row_with_one_event(store: Stor
 
 async def test_16_runs_that_ask_the_same_question_at_once_open_one_row(store: Store) -> None:
     row = pause_row()
-    calls = [(store.operations.open_pauses, ([(asked_again(row), ASKED)], reseal)) for _ in range(16)]
+    calls = [(store.operations.opening.open_pauses, ([(asked_again(row), ASKED)], reseal)) for _ in range(16)]
 
     results = await store.race(calls)
 
@@ -54,7 +54,7 @@ async def test_a_question_that_moved_to_another_slot_keeps_its_jti_and_is_sealed
     (moved,) = await store.open(asked_again(row, langgraph_id="slot-1", slot=1))
 
     assert (moved["jti"], moved["langgraph_id"], moved["slot"]) == (row["jti"], "slot-1", 1)
-    (stored,) = await store.do(store.operations.load_thread, "default", "t1")
+    (stored,) = await store.do(store.operations.reading.load_thread, "default", "t1")
     assert (stored["jti"], stored["langgraph_id"], stored["slot"]) == (row["jti"], "slot-1", 1)
     assert stored["mac"] != row["mac"]
     assert row_is_authentic(stored, KEYS)
@@ -64,7 +64,9 @@ async def test_a_question_that_moved_to_another_slot_keeps_its_jti_and_is_sealed
 async def test_a_question_whose_row_was_superseded_is_opened_anew(store: Store) -> None:
     row = pause_row()
     await store.open(row)
-    await store.do(store.operations.close, row, Claim("superseded", "superseded"), ("interrupt_superseded", {}))
+    await store.do(
+        store.operations.claiming.close, row, Claim("superseded", "superseded"), ("interrupt_superseded", {})
+    )
     anew = asked_again(row)
 
     (opened,) = await store.open(anew)
@@ -89,7 +91,7 @@ async def test_a_question_that_is_no_longer_open_is_not_opened_again_in_its_slot
 async def test_an_answered_question_is_not_opened_again_in_a_later_slot(store: Store) -> None:
     row = pause_row(langgraph_id="slot-0")
     await store.open(row)
-    await store.do(store.operations.answer, row, answer_claim(), told("answered"))
+    await store.do(store.operations.claiming.answer, row, answer_claim(), told("answered"))
     later = asked_again(row, langgraph_id="slot-1", slot=1)
 
     (opened,) = await store.open(later)
@@ -142,18 +144,20 @@ async def test_a_batch_of_questions_is_opened_whole_or_not_at_all(store: Store) 
 async def test_answers_that_the_asking_execution_used_are_marked_with_it_once(store: Store) -> None:
     used, unused = await store.open(pause_row(), pause_row())
     for row in (used, unused):
-        await store.do(store.operations.answer, row, answer_claim(), told("answered"))
+        await store.do(store.operations.claiming.answer, row, answer_claim(), told("answered"))
     next_question = pause_row()
     asked = ([(next_question, ASKED)], reseal)
 
-    opened, marked = await store.do(store.operations.open_pauses, *asked, used=[used["jti"]], unused=[unused["jti"]])
-    _, marked_again = await store.do(store.operations.open_pauses, *asked, used=[used["jti"]])
+    opened, marked = await store.do(
+        store.operations.opening.open_pauses, *asked, used=[used["jti"]], unused=[unused["jti"]]
+    )
+    _, marked_again = await store.do(store.operations.opening.open_pauses, *asked, used=[used["jti"]])
 
     assert [row["jti"] for row in opened] == [next_question["jti"]]
     assert (marked, marked_again) == ([used["jti"]], [])
     assert store.rows("SELECT jti FROM interrupt_pauses WHERE used_at IS NOT NULL") == [(used["jti"],)]
 
-    await store.do(store.operations.mark_used, [], [used["jti"]])
+    await store.do(store.operations.settling.mark_used, [], [used["jti"]])
 
     assert store.rows("SELECT jti FROM interrupt_pauses WHERE used_at IS NOT NULL") == []
 

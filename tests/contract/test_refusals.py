@@ -11,7 +11,7 @@ COUNTS = "SELECT code, scope_hash, count FROM interrupt_refusals ORDER BY code, 
 
 
 async def refuse(store: Store, row: dict[str, Any], *, code: str = "scope_mismatch", scope: str = "a-scope") -> Any:
-    return await store.do(store.operations.refuse, row, code, {"actor": "eve"}, scope)
+    return await store.do(store.operations.recording.refuse, row, code, {"actor": "eve"}, scope)
 
 
 def told(store: Store) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ async def test_each_pause_code_and_scope_is_told_of_its_own(store: Store) -> Non
 
 async def test_of_24_refusals_at_once_one_is_told_and_none_is_lost(store: Store) -> None:
     (row,) = await store.open(pause_row())
-    call = (store.operations.refuse, (row, "scope_mismatch", {}, "a-scope"))
+    call = (store.operations.recording.refuse, (row, "scope_mismatch", {}, "a-scope"))
 
     said = await store.race([call] * 24)
 
@@ -76,6 +76,6 @@ async def test_counts_go_with_their_pause(store: Store) -> None:
     store.execute(f"DELETE FROM interrupt_pauses WHERE jti = '{gone['jti']}'")
     a_minute_passes(store)
 
-    await store.do(store.operations.purge, gone["created_at"], with_events=False)
+    await store.do(store.operations.upkeep.purge, gone["created_at"], with_events=False)
 
     assert store.rows(COUNTS) == [("scope_mismatch", "kept", 1)]

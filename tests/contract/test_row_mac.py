@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from symfonic_interrupts import FrameworkTenantScope, KeyRing
 from symfonic_interrupts.store.row_mac import row_is_authentic, seal_row
-from symfonic_interrupts.store.schema import PauseRow, pauses
+from symfonic_interrupts.store.rows import PauseRow
+from symfonic_interrupts.store.schema import pauses
 from tests.contract.stores import HOUR, KEYS, Store, answer_claim, checkpoint, open_store, pause_row, told
 
 OTHER_KEY = b"another key of thirty-two bytes."
@@ -64,7 +65,7 @@ TIMES = [
 
 
 async def read_back(store: Store, row: PauseRow) -> PauseRow:
-    found, _ = await store.do(store.operations.load_pause, row["jti"])
+    found, _ = await store.do(store.operations.reading.load_pause, row["jti"])
     return dict(found)
 
 
@@ -91,11 +92,11 @@ async def test_a_row_of_unusual_values_is_authentic_from_every_way_of_reading_it
         )
     )
     operations = store.operations
-    await store.do(operations.answer, row, answer_claim(), told("answered"))
+    await store.do(operations.claiming.answer, row, answer_claim(), told("answered"))
 
-    found = [await read_back(store, row), *await store.do(operations.load_thread, "default", "t1")]
-    found.append(await store.do(operations.load_latest, "default", "t1"))
-    found += await store.do(operations.find_pauses, "default", row["interrupt_id"])
+    found = [await read_back(store, row), *await store.do(operations.reading.load_thread, "default", "t1")]
+    found.append(await store.do(operations.reading.load_latest, "default", "t1"))
+    found += await store.do(operations.reading.find_pauses, "default", row["interrupt_id"])
 
     assert [each["jti"] for each in found] == [row["jti"]] * 4
     assert [row_is_authentic(each, KEYS) for each in found] == [True] * 4

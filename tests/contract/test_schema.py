@@ -47,7 +47,7 @@ async def test_create_schema_can_be_called_again_and_keeps_what_is_there(bare_st
 
 
 async def test_sqlite_makes_its_tables_by_itself_and_postgresql_says_what_to_call(bare_store: Store) -> None:
-    listing = (bare_store.operations.load_thread, "default", "t1")
+    listing = (bare_store.operations.reading.load_thread, "default", "t1")
     if bare_store.database.dialect == "sqlite":
         assert await bare_store.do(*listing) == []
         assert tables(bare_store) == TABLES
@@ -65,7 +65,7 @@ async def test_the_first_transactions_of_12_callers_at_once_all_find_the_tables(
     if bare_store.database.dialect == "postgresql":
         await bare_store.create_schema()
 
-    results = await bare_store.race([(bare_store.operations.load_thread, ("default", "t1"))] * 12)
+    results = await bare_store.race([(bare_store.operations.reading.load_thread, ("default", "t1"))] * 12)
 
     assert results == [[]] * 12
 

@@ -66,9 +66,9 @@ def claim(barrier: Any, number: int, text: str, url: str) -> str:
     database = Database(url, clock=system_clock)
     operations = Operations(system_clock)
     try:
-        row, _ = database.run(operations.load_pause, text)
+        row, _ = database.run(operations.reading.load_pause, text)
         barrier.wait(SECONDS)
-        at = database.run(operations.answer, row, answer_claim(f'{{"by":{number}}}'), told("answered"))
+        at = database.run(operations.claiming.answer, row, answer_claim(f'{{"by":{number}}}'), told("answered"))
     finally:
         database.close()
     return "lost" if at is None else "won"

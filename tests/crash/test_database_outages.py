@@ -237,7 +237,7 @@ def test_cycles_go_on_through_outages_of_postgresql_and_nothing_is_lost_or_doubl
             spent = rows("SELECT outcome, count(*) FROM interrupt_consumed_tokens GROUP BY outcome")
             leases = rows("SELECT * FROM interrupt_thread_leases")
         engine.dispose()
-        store_pool: Any = interrupts._hub.database._sync.pool  # type: ignore[union-attr]
+        store_pool: Any = interrupts._hub.database.connections.sync.pool  # type: ignore[union-attr]
         assert states == [("applied", CYCLES, CYCLES)]
         assert kinds == [("interrupt", CYCLES, CYCLES), ("interrupt_resolved", CYCLES, CYCLES)]
         assert spent == [("answered", CYCLES)]

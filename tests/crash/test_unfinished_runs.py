@@ -144,12 +144,12 @@ async def test_recovery_leaves_a_thread_alone_while_another_worker_drives_it(ben
     await bench.call(adapter, "answer", await pause(bench, graph, adapter), YES)
     elsewhere, operations = Database(bench.store_url, clock=bench.clock), Operations(bench.clock)
     try:
-        lease, _ = elsewhere.run(operations.take_lease, "default", "t1", "another worker", timedelta(minutes=5))
+        lease, _ = elsewhere.run(operations.leasing.take_lease, "default", "t1", "another worker", timedelta(minutes=5))
 
         assert await bench.call(adapter, "recover") == []
         assert (bodies, bench.states()) == ([], ["answered"])
 
-        elsewhere.run(operations.end_lease, lease, clean=False)
+        elsewhere.run(operations.leasing.end_lease, lease, clean=False)
     finally:
         elsewhere.close()
     (delivery,) = await bench.call(adapter, "recover")

@@ -4,79 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-import sqlalchemy as sa
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from symfonic_interrupts import Interrupts, KeyRing
+from tests.costs import Statements
 from tests.examples.scripts import ROOT
 from tests.harness import CONFIG, KEY, Decision, Refund, thread
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
 class State(TypedDict, total=False):
     result: str
 
 
-@dataclass
-class Count:
-    """What went to the database, by SQLAlchemy's own events.
-
-    Attributes:
-        statements: all but BEGIN and COMMIT.
-        writing, reading: transactions that were committed: those that took the write lock or changed something, and others.
-    """
-
-    statements: int = 0
-    writing: int = 0
-    reading: int = 0
-    _wrote: set[int] = field(default_factory=set)
-
-    def _on_statement(self, connection: sa.Connection, _cursor: Any, statement: str, *_: Any) -> None:
-        word = statement.split(None, 1)[0].upper()
-        self.statements += word not in ("BEGIN", "COMMIT", "ROLLBACK")
-        if word in CHANGES or statement == "BEGIN IMMEDIATE":
-            self._wrote.add(id(connection))
-
-    def _on_commit(self, connection: sa.Connection) -> None:
-        wrote = id(connection) in self._wrote
-        self._wrote.discard(id(connection))
-        self.writing += wrote
-        self.reading += not wrote
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Hear every engine of this process: the one of an `Interrupts` is its own."""
-        heard = {"before_cursor_execute": self._on_statement, "commit": self._on_commit}
-        for name, hears in heard.items():
-            sa.event.listen(sa.Engine, name, hears)
-        try:
-            yield
-        finally:
-            for name, hears in heard.items():
-                sa.event.remove(sa.Engine, name, hears)
-
-    def of(self, work: Callable[[], Any]) -> tuple[int, int, int]:
-        """Statements, writing and reading transactions of this work."""
-        before = self.statements, self.writing, self.reading
-        work()
-        return self.statements - before[0], self.writing - before[1], self.reading - before[2]
+def of(count: Statements, work: Callable[[], Any]) -> tuple[int, int, int]:
+    """Statements, writing and reading transactions of this work."""
+    before = count.statements, count.writing, count.reading
+    work()
+    return count.statements - before[0], count.writing - before[1], count.reading - before[2]
 
 
 @pytest.fixture
 def costs(tmp_path: Path) -> Iterator[dict[str, tuple[int, int, int]]]:
     """What each step costs, by its name in the README's table."""
-    count = Count()
+    count = Statements()
     url = f"sqlite:///{tmp_path / 'interrupts.db'}"
-    with Interrupts(url, keys=KeyRing([KEY]), config=CONFIG) as interrupts, count.listening():
+    with Interrupts(url, keys=KeyRing([KEY]), config=CONFIG) as interrupts, count.counting():
         interrupts.create_schema()
         point = interrupts.register_interrupt("approval", payload_schema=Refund, response_schema=Decision)
         node = point.node(payload=lambda state: Refund(order="A", amount=1))(lambda state, decision: {"result": "paid"})
@@ -101,15 +60,15 @@ def costs(tmp_path: Path) -> Iterator[dict[str, tuple[int, int, int]]]:
             assert adapter.deliver("t2").output["result"] == "paid"
 
         found = {
-            "a run that never pauses": count.of(lambda: plain.invoke({}, thread("t0"))),
-            "the run that pauses": count.of(lambda: graph.invoke({}, thread("t1"))),
-            "`pending`": count.of(listed),
-            "`invoke`": count.of(finished),
+            "a run that never pauses": of(count, lambda: plain.invoke({}, thread("t0"))),
+            "the run that pauses": of(count, lambda: graph.invoke({}, thread("t1"))),
+            "`pending`": of(count, listed),
+            "`invoke`": of(count, finished),
         }
         graph.invoke({}, thread("t2"))
         listed()
-        found["`answer` alone"] = count.of(divided)
-        found["`deliver` alone"] = count.of(delivered)
+        found["`answer` alone"] = of(count, divided)
+        found["`deliver` alone"] = of(count, delivered)
         yield found
 
 

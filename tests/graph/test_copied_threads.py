@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
 from symfonic_interrupts import FrameworkConfig, Interrupts, KeyRing, TokenConsumed
-from tests.graph.test_changes import State
+from tests.graph.changes.test_payload_and_input import State
 from tests.harness import ACME, KEY, Bench, Refund, thread
 
 YES = {"approved": True, "note": "yes"}

@@ -22,8 +22,8 @@ from langgraph.types import Command, interrupt
 from pydantic import RootModel
 
 from symfonic_interrupts import Interrupts, KeyRing, ResumeRefused, TokenConsumed
-from tests.graph.test_changes import State
-from tests.graph.test_changes_around_a_pause import YES, asked
+from tests.graph.changes.test_payload_and_input import State
+from tests.graph.changes.test_state_and_thread import YES, asked
 from tests.harness import CONFIG, KEY, Bench, Refund, open_bench, pauses, thread
 
 

@@ -9,8 +9,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
 from symfonic_interrupts import PauseSuperseded, ResumeRefused, TokenConsumed, UsageError
-from tests.graph.test_changes import State, one_pause
-from tests.graph.test_changes_around_a_pause import OTHER, YES, asked, history, kinds, log_of, nested
+from tests.graph.changes.test_payload_and_input import State, one_pause
+from tests.graph.changes.test_state_and_thread import OTHER, YES, asked, history, kinds, log_of, nested
 from tests.harness import Bench, Refund, answers, pauses, thread
 
 

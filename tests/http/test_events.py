@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from symfonic_interrupts.contrib.fastapi.feed import Feed
 from tests.harness import ACME
 from tests.http.conftest import Desk, messages
+from tests.http.service import MARK
 
 EVENTS = "/refunds/events"
 
@@ -88,6 +89,18 @@ async def test_no_tenant_is_told_of_anothers_events(feed: Desk) -> None:
 
     assert told(await feed.client.get(EVENTS, params=everything)) == [("interrupt", "A-1")]
     assert told(await globex.get(EVENTS, params=everything)) == [("interrupt", "G-1")]
+
+
+async def test_a_failed_delivery_is_told_without_what_was_raised(feed: Desk) -> None:
+    await feed.answer(await feed.ask("A-1", then="fail"))
+
+    reply = await feed.client.get(EVENTS, params={"replay": "true"})
+
+    (failed,) = [data for kind, data in messages(reply.text) if kind == "delivery_failed"]
+    assert (failed["thread_id"], failed["body"]) == ("A-1", {"node": "review", "error_type": "ValueError"})
+    assert MARK not in reply.text
+    ((recorded,),) = feed.bench.rows("SELECT body FROM interrupt_events WHERE type = 'delivery_failed'")
+    assert MARK in recorded  # an operator finds it in the store
 
 
 async def test_the_events_of_one_thread(feed: Desk) -> None:

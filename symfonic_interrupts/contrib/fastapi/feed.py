@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import anyio
 
@@ -61,7 +62,7 @@ class Feed:
         while True:
             for event in found:
                 cursor = event.cursor
-                yield Message(event.type, event.model_dump(mode="json"), cursor)
+                yield Message(event.type, _shown(event), cursor)
             if anyio.current_time() >= end:
                 return
             if len(found) < MOST_AT_ONCE:
@@ -83,3 +84,9 @@ class Feed:
             )
         except UsageError:
             raise CursorInvalid("Last-Event-ID and `after` take the id of an event of this stream") from None
+
+
+def _shown(event: RecordedEvent) -> dict[str, Any]:
+    """The event as JSON data; a `delivery_failed` without the exception's message, which may hold anything."""
+    left_out = {"body": {"message"}} if event.type == "delivery_failed" else None
+    return event.model_dump(mode="json", exclude=left_out)

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Depends
 
+from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.contrib.fastapi import models, sse
 from symfonic_interrupts.contrib.fastapi.feed import Feed
@@ -176,9 +177,8 @@ class Routes:
             return sse.event_stream(self._streamed(run, who, with_output), ping=self._ping, headers=NO_STORE)
         delivery = await asyncio.shield(run.finished)
         output = delivery.output if with_output and delivery is not None else None
-        if isinstance(output, dict):  # its open pauses are told as `open`, as far as the caller may see them
-            output = {part: value for part, value in output.items() if part != "__interrupt__"}
-        return json_response(models.resumed(receipt, await self._open_pauses(run, who), output=output))
+        shown = names.without_interrupts(output)  # its open pauses stand in `open`, as far as the caller may see them
+        return json_response(models.resumed(receipt, await self._open_pauses(run, who), output=shown))
 
     async def follow(
         self,

@@ -72,10 +72,10 @@ def upgrade(target: str | sa.URL | sa.Engine) -> str:
     command, config = _alembic()
     with _engine(target) as engine, StoreErrors(), engine.begin() as connection, _alembic_lock:
         wait_for_others(connection)
-        found = version_of(connection)
-        if found is not None and is_newer(found):
-            check_version(found)
-        if found is None and sa.inspect(connection).has_table(pauses.name):
+        version = version_of(connection)
+        if version is not None and is_newer(version):
+            check_version(version)
+        if version is None and sa.inspect(connection).has_table(pauses.name):
             refuse_unreleased(connection)
             raise StoreError("the pause store has tables and no version: call create_schema() once, then upgrade")
         config.attributes["connection"] = connection

@@ -274,14 +274,14 @@ async def test_another_workers_live_lease_makes_the_applications_own_run_busy(be
     with pytest.raises(Crash):
         await bench.call(adapter, "invoke", event.pause_token, YES)
     broken.clear()
-    take = bench.interrupts._hub.operations.take_lease
+    take = bench.interrupts._hub.operations.leasing.take_lease
     taken = await _transact(bench, take, "default", "t1", "another", timedelta(minutes=5))
     assert taken is not None
 
     with pytest.raises(ThreadBusy):
         await bench.call(graph, "invoke", None, thread())
     assert gate.told == []
-    await _transact(bench, bench.interrupts._hub.operations.end_lease, taken[0], clean=False)
+    await _transact(bench, bench.interrupts._hub.operations.leasing.end_lease, taken[0], clean=False)
     await bench.call(graph, "invoke", None, thread())
     assert gate.told == [YES]
 
