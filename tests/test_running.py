@@ -147,3 +147,10 @@ def test_a_furnished_schema_that_was_changed_is_not_used_again(change: str, sche
         connection.execute(change)
     with schemas.furnished() as second:
         assert second != first
+
+
+def test_small_takes_what_quick_runs_on_sqlite_and_sync() -> None:
+    small = taken("small")
+    assert [test for test in small if "[sync-sqlite" in test]
+    assert not [test for test in small if "async" in test or "postgres" in test]
+    assert set(small) <= set(taken("quick"))
