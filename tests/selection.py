@@ -45,20 +45,23 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _is_wanted(item: pytest.Item, wanted: str) -> bool:
     if wanted == "small":
-        return is_quick(item, SMALL)
+        return is_quick(item) and _runs_on(item, SMALL)
     return is_quick(item) == (wanted == "quick")
 
 
-def is_quick(item: pytest.Item, only: set[tuple[str, str]] | None = None) -> bool:
-    """Whether a test with these parameters, in its folder, is one of the quick ones, or of those on `only` these databases and
-    modes."""
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test with these parameters, in its folder, is one of the quick ones."""
     folder = item.path.relative_to(TESTS).parts[0]
     if folder in NOT_QUICK or item.get_closest_marker("slow"):
         return False
+    return _runs_on(item, QUICK.get(folder, ON_SQLITE))
+
+
+def _runs_on(item: pytest.Item, pairs: set[tuple[str, str]]) -> bool:
+    """Whether a test runs on one of these pairs of database and mode, as far as it has either."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     database = parameters.get("store_url", parameters.get("any_shop"))
     mode = parameters.get("mode")
-    pairs = only or QUICK.get(folder, ON_SQLITE)
     return any(database in (None, one) and mode in (None, other) for one, other in pairs)
 
 

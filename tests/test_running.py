@@ -40,6 +40,7 @@ def run_until(found: Path, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("options", ["", "-n 1"], ids=["alone", "with a worker"])
 def test_a_run_that_is_killed_leaves_no_postgresql_server(options: str, tmp_path: Path) -> None:
@@ -85,6 +86,7 @@ def taken(selection: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.slow
 def test_quick_takes_fewer_combinations_and_rest_the_others() -> None:
     quick, rest = taken("quick"), taken("rest")
     assert not set(quick) & set(rest)
@@ -147,3 +149,11 @@ def test_a_furnished_schema_that_was_changed_is_not_used_again(change: str, sche
         connection.execute(change)
     with schemas.furnished() as second:
         assert second != first
+
+
+@pytest.mark.slow
+def test_small_takes_what_quick_runs_on_sqlite_and_sync() -> None:
+    small = taken("small")
+    assert [test for test in small if "[sync-sqlite" in test]
+    assert not [test for test in small if "async" in test or "postgres" in test]
+    assert set(small) <= set(taken("quick"))

@@ -49,7 +49,7 @@ _OF_PGBOUNCER = [
 ]
 """Settings that it makes itself: the first by its `connect_query`, the others it keeps for each client."""
 
-NOTHING = (0, 0, 0, False, [])
+NOTHING: tuple[object, ...] = (0, 0, 0, False, [])
 
 
 def find_program() -> str | None:

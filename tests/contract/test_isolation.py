@@ -1,4 +1,4 @@
-"""On an application's engine of a stricter isolation level PostgreSQL undoes those who come second: they are told who won."""
+"""With a stricter isolation level on an application's engine, PostgreSQL undoes who comes second: who loses is told so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that wait for the database's lock wait in threads of the store's own, and keep nothing else of the process back."""
+"""Answers that wait for the database wait in threads of the store's own, and hold up nothing else in the process."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ async def test_to_thread_is_free_while_more_answers_wait_for_a_lock_than_the_sto
     engine = sa.create_engine(store_url, **options)
     interrupts = Interrupts(engine, keys=KeyRing([KEY]), config=CONFIG)
     await interrupts.acreate_schema()
-    graph = gate_graph(interrupts).compile(checkpointer=interrupts.checkpointer(InMemorySaver()))
+    graph: Any = gate_graph(interrupts).compile(checkpointer=interrupts.checkpointer(InMemorySaver()))
     adapter = interrupts.resume_adapter(graph)
     for number in range(ANSWERS):
-        await graph.ainvoke({"log": []}, thread(f"t{number}"))
+        await graph.ainvoke({"log": []}, config=thread(f"t{number}"))
     tokens = [event.pause_token for event in await adapter.apending()]
     assert len(tokens) == ANSWERS
     writing: set[int] = set()

@@ -33,6 +33,7 @@ CONFIG = FrameworkConfig(experimental_interrupt=True, default_scope=ACME, lease_
 HOUR = timedelta(hours=1)
 LEASE = "SELECT expires_at FROM interrupt_thread_leases"
 DEFAULT = Decision(approved=False, note="default")
+POINTS: dict[str, dict[str, Any]] = {"plain": {"ttl": HOUR}, "defaulted": {"ttl": HOUR, "on_expire": DEFAULT}}
 WORKERS = 6
 THREADS = 8
 
@@ -61,7 +62,7 @@ class Worker:
         self.ran: list[str] = []
         self.body: Any = lambda: None
         builder = StateGraph(State)
-        for name, options in {"plain": {"ttl": HOUR}, "defaulted": {"ttl": HOUR, "on_expire": DEFAULT}}.items():
+        for name, options in POINTS.items():
             point = interrupts.register_interrupt(name, payload_schema=Refund, response_schema=Decision, **options)
             builder.add_node(name, point.node(payload=lambda state: Refund(order="A1", amount=90))(self._body))
         builder.add_conditional_edges(START, lambda state: state["ask"], ["plain", "defaulted"])

@@ -385,6 +385,7 @@ def wrong(hub: Interrupts) -> None:
 """
 
 
+@pytest.mark.slow
 def test_type_checkers_take_right_uses_and_refuse_wrong_ones(tmp_path: Path) -> None:
     file = tmp_path / "uses.py"
     file.write_text(USES)
