@@ -225,11 +225,13 @@ class InterruptAgent(LangGraphAgent):
         """A question in the protocol's words, as JSON data."""
         hub = self._adapter.hub
         question = view_of(row, hub.registry.named(row["name"]), hub.now())
+        call = question.payload.get("tool_call_id") if isinstance(question.payload, dict) else None
         more = {"name": question.name, "payload": question.payload, "metadata": question.metadata}
         return {
             "id": question.interrupt_id,
             "reason": "input_required",
             "message": self._message(question),
+            "tool_call_id": call if isinstance(call, str) else None,
             "response_schema": question.response_schema,
             "expires_at": question.expires_at.isoformat(),
             "metadata": {OURS: {**more, "refused": refused} if refused is not None else more},

@@ -9,23 +9,28 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI, Header, HTTPException
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import TypeAdapter
 
 from symfonic_interrupts import FrameworkTenantScope, Identity
+from symfonic_interrupts.contrib.langchain import register_hitl
+from tests.graph.test_langchain_hitl import Scripted, mail
 from tests.harness import ACME, Bench, Decision, Refund
 
 core = pytest.importorskip("ag_ui.core", reason="ag-ui-langgraph is not installed: the extra ag-ui")
-ag_ui = pytest.importorskip("symfonic_interrupts.contrib.ag_ui", reason="ag-ui-langgraph is not installed")
-ag_ui_langgraph = pytest.importorskip("ag_ui_langgraph")
+ag_ui_langgraph = pytest.importorskip("ag_ui_langgraph", reason="ag-ui-langgraph is not installed: the extra ag-ui")
+ag_ui: Any = import_module("symfonic_interrupts.contrib.ag_ui")
 
 # ag-ui-langgraph asks a graph for its schemas by a name that LangGraph has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`get_config_jsonschema` is deprecated")
@@ -313,7 +318,33 @@ async def test_a_question_that_no_point_covers_goes_on_as_it_does_natively(bench
         assert await all_said(adapter) == ["fine"]
 
 
-async def test_two_answers_at_once_count_once(bench: Bench) -> None:
+@pytest.mark.parametrize("way", ["batched", "per_call"])
+async def test_a_tool_call_that_langchains_middleware_gates_is_an_interrupt_too(bench: Bench, way: Any) -> None:
+    sent: list[str] = []
+
+    def send_mail(to: str) -> str:
+        """Send a mail."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    gate: Any = HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode=way)
+    register_hitl(bench.interrupts, gate)
+    script = [AIMessage("", tool_calls=[mail("ann"), mail("bob", "c2")]), AIMessage("done")]
+    saver = bench.interrupts.checkpointer(bench.saver)
+    agent = create_agent(Scripted(responses=script), tools=[send_mail], middleware=[gate], checkpointer=saver)
+    approve: Any = {"type": "approve"} if way == "per_call" else {"decisions": [{"type": "approve"}] * 2}
+    question = {"id": "m1", "role": "user", "content": "please"}
+    async with frontend(bench.interrupts.resume_adapter(agent)) as client:
+        asked = interrupts(await client.run(messages=[question]))
+        assert [i.tool_call_id for i in asked] == (["c1", "c2"] if way == "per_call" else [None])
+        assert (sent, bench.states()) == ([], ["pending"] * len(asked))
+
+        answers = [{"interrupt_id": i.id, "status": "resolved", "payload": approve} for i in asked]
+        assert interrupts(await client.run(messages=[question], resume=answers)) == []
+        assert sorted(sent) == ["ann", "bob"]
+
+
+async def test_of_four_answers_at_once_one_counts(bench: Bench) -> None:
     adapter = graph_of(bench, "A")
     async with frontend(adapter) as client:
         (asked,) = interrupts(await client.run())
