@@ -102,18 +102,8 @@ def tool_messages(output: Any) -> list[Any]:
 
 # -- langgraph-supervisor
 
-DEPRECATED = (  # the packages still build their agents with the older function
-    "ignore:create_react_agent has been moved",
-    "ignore:AgentStatePydantic has been moved",
-    "ignore:AgentState has been moved",
-)
 
-
-def filtered(test: Any) -> Any:
-    return pytest.mark.filterwarnings(*DEPRECATED)(test)
-
-
-@filtered
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # the package builds its own agent with it
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_tool_of_a_supervisors_worker_asks_and_each_answer_counts_once(bench: Bench, way: str) -> None:
     supervisor = pytest.importorskip("langgraph_supervisor", reason="langgraph-supervisor is not installed")
@@ -142,7 +132,6 @@ async def test_a_tool_of_a_supervisors_worker_asks_and_each_answer_counts_once(b
 # -- langgraph-swarm
 
 
-@filtered
 @pytest.mark.parametrize("way", WAYS)
 async def test_agents_of_a_swarm_ask_one_after_another_and_the_active_one_goes_on(bench: Bench, way: str) -> None:
     swarm = pytest.importorskip("langgraph_swarm", reason="langgraph-swarm is not installed")
