@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SELECTION ?= all
 
-.PHONY: demo test test-all test-crash test-langgraph-min check bench clean
+.PHONY: demo test test-all test-crash test-langgraph-min test-compat check bench clean
 
 $(READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -37,8 +37,13 @@ test-langgraph-min:  ## the small suite with the oldest LangGraph that is suppor
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'langgraph==1.2.20'
 	.venv-min/bin/python -m pytest -n auto --dist worksteal --selection=small tests/graph tests/unit
 
+test-compat:  ## agents and savers of other packages, in an environment of its own; MariaDB where it is installed
+	test -d .venv-compat || $(PYTHON) -m venv .venv-compat
+	.venv-compat/bin/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
+	.venv-compat/bin/python -m pytest -n auto --dist worksteal tests/compat tests/http/test_ag_ui.py
+
 bench: $(READY)  ## speed against native LangGraph, side by side
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-min .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-min .venv-compat .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

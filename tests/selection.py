@@ -1,8 +1,8 @@
 """Which tests a run takes: `--selection=quick`, `rest` (what quick leaves), `small` (what quick runs on SQLite and sync; for a
 second LangGraph), or `all`, which is also what a plain run takes.
 
-Quick is for between two changes: everything but the crash and conformance suites, on fewer combinations of database and mode.
-It goes by a test's parameters, so a new test needs no mark.
+Quick is for between two changes: everything but the crash, conformance and compat suites, on fewer combinations of database and
+mode. It goes by a test's parameters, so a new test needs no mark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-NOT_QUICK = ("crash", "conformance")
+NOT_QUICK = ("crash", "conformance", "compat")
 
 BOTH_ONCE = {("sqlite", "sync"), ("postgres", "async")}
 ON_POSTGRES = {("postgres", "sync"), ("postgres", "async")}

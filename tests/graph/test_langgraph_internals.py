@@ -419,3 +419,16 @@ def test_what_is_put_around_a_node_runs_though_langgraph_has_put_the_node_togeth
     names.put_around(graph.nodes["gate"], lambda _, is_first: other.nodes["gate"].bound, before_writes)
 
     assert graph.invoke({"log": []}) == {"log": ["new", "new"]}
+
+
+def test_a_compiled_graph_is_all_in_its_attributes_and_gives_back_its_output_channels() -> None:
+    class Output(TypedDict):
+        log: list[str]
+
+    builder = StateGraph(State, output_schema=Output).add_node("gate", lambda state: {"log": ["ran"]})
+    graph = builder.add_edge(START, "gate").compile()
+    made = names.graph_as(type(graph), graph, {"name": "another"})
+    assert (made.name, graph.name) == ("another", "LangGraph")
+    assert made.invoke({"log": []}) == {"log": ["ran"]}
+    assert names.output_of(graph, {"log": ["ran"], "hidden": 1}) == {"log": ["ran"]}
+    assert names.output_of(graph, {"log": ["ran"], "hidden": 1}, "hidden") == 1

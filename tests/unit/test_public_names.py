@@ -17,6 +17,7 @@ NAMES = [
     "FailedThread",
     "FrameworkConfig",
     "FrameworkTenantScope",
+    "Identity",
     "InterruptError",
     "InterruptEvent",
     "InterruptPoint",
