@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
 from symfonic_interrupts.asking.ask_user_tool import ask_user_tool
-from symfonic_interrupts.asking.breakpoints import BreakpointAnswer, Breakpoints, BreakpointStop, Otherwise
+from symfonic_interrupts.asking.breakpoint_nodes import BreakpointAnswer, BreakpointStop, Otherwise
+from symfonic_interrupts.asking.breakpoints import Breakpoints
 from symfonic_interrupts.asking.decorating import Decorator, check_callables
 from symfonic_interrupts.asking.point import InterruptPoint
 from symfonic_interrupts.clock import Clock, system_clock

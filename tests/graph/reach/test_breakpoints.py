@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from symfonic_interrupts import Interrupts, RegistrationError, ResponseInvalid, TokenConsumed
-from symfonic_interrupts.asking.breakpoints import BreakpointAnswer
+from symfonic_interrupts.asking.breakpoint_nodes import BreakpointAnswer
 from tests.harness import Bench, pauses, thread
 
 
