@@ -101,6 +101,19 @@ async def test_a_change_of_the_state_is_what_the_node_sees_and_stays_in_the_stat
     assert output == {"amount": 9, "log": ["check 5", "changed", "pay 7", "send 7"]}
 
 
+async def test_a_node_sees_a_change_as_the_reducer_of_its_key_makes_it(bench: Bench) -> None:
+    def count(state: State) -> dict[str, Any]:
+        return {"log": [f"saw {state['log']}"]}
+
+    builder = StateGraph(State).add_node("pay", count).add_edge(START, "pay")
+    bench.interrupts.breakpoint(builder, before=["pay"], may_change=["log"])
+    _, adapter, event = await asked(bench, builder, {"amount": 5, "log": ["given"]})
+
+    output = await bench.call(adapter, "invoke", event.pause_token, proceed(update={"log": ["changed"]}))
+
+    assert output["log"] == ["given", "changed", "saw ['given', 'changed']"]
+
+
 async def test_what_a_node_returns_itself_comes_after_the_change(bench: Bench) -> None:
     def double(state: State) -> Command[Literal["send"]]:
         return Command(update={"amount": state["amount"] * 2, "log": ["doubled"]}, goto="send")
