@@ -64,16 +64,14 @@ def main() -> None:
         Interrupts.local(Path(folder) / "interrupts.db") as interrupts,
         SqliteSaver.from_conn_string(str(Path(folder) / "checkpoints.db")) as saver,
     ):
-        graph = build(interrupts).compile(
-            checkpointer=interrupts.checkpointer(saver),
-            interrupt_before=["pay"],  # so that the state between the two nodes can be tampered with
-        )
+        graph = build(interrupts).compile(checkpointer=interrupts.checkpointer(saver))
         adapter = interrupts.resume_adapter(graph)
 
         def approved(name: str) -> None:
             graph.invoke({"to": "Ann", "amount": 50}, thread(name))
             (event,) = adapter.pending(thread_id=name)
-            adapter.invoke(event.pause_token, Decision(approved=True), actor="kim")
+            stop = ["pay"]  # so that the state between the two nodes can be tampered with
+            adapter.invoke(event.pause_token, Decision(approved=True), actor="kim", interrupt_before=stop)
 
         def pay(name: str) -> None:
             try:

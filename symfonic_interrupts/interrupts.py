@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 import sqlalchemy as sa
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import StateGraph
 from pydantic import BaseModel
 
 from symfonic_interrupts.adapter.adapter import ResumeAdapter
 from symfonic_interrupts.ask_user import ASK_USER, AskUserRequest, AskUserResponse, validate_ask_user
 from symfonic_interrupts.asking.ask_user_tool import ask_user_tool
+from symfonic_interrupts.asking.breakpoint_nodes import BreakpointAnswer, BreakpointStop, Otherwise
+from symfonic_interrupts.asking.breakpoints import Breakpoints
 from symfonic_interrupts.asking.decorating import Decorator, check_callables
 from symfonic_interrupts.asking.point import InterruptPoint
 from symfonic_interrupts.clock import Clock, system_clock
@@ -188,6 +191,59 @@ class Interrupts:
             name, payload_schema=payload_schema, response_schema=response_schema, **registration
         )
         return point.node(payload, when=when)
+
+    def breakpoint(
+        self,
+        builder: StateGraph[Any, Any, Any, Any],
+        *,
+        before: Sequence[str] = (),
+        after: Sequence[str] = (),
+        show: Callable[[Any], Any] | None = None,
+        otherwise: Otherwise | None = None,
+        may_change: Sequence[str] | None = None,
+        name: str = "breakpoint",
+        validate_response: Callable[[BreakpointAnswer, BreakpointStop], None] | None = None,
+        cross_scope_allowed: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        ttl: timedelta | None = None,
+        on_expire: BreakpointAnswer | None = None,
+    ) -> InterruptPoint[BreakpointStop, BreakpointAnswer]:
+        """Static breakpoints that are points: the graph stops at these nodes, and the answer to a token says how it goes on:
+        `{"proceed": true}`, with `"update": {...}` to change the state first, or `{"proceed": false}` to go elsewhere.
+
+        Call it when the graph has all its nodes and edges, and before `compile`. Before a node, the node asks and then runs, in
+        one task. After one, a node `<name>_breakpoint` asks, to which the node's edges move.
+
+        Args:
+            before, after: names of nodes; in place of `interrupt_before` and `interrupt_after`.
+            show: from the state (or what `Send` gave the node), what is shown: JSON data or a model. Pure. None: nothing.
+            otherwise: where an answer goes that does not proceed: a node, `END`, or a function of (state, answer) that returns
+                one, or a `Command`. The node's own edges lead nowhere then. None: an answer must proceed.
+            may_change: the keys of the state that an answer may change. None: those that were shown under their own names.
+            name: of the point; a second call needs another.
+            validate_response, cross_scope_allowed, metadata, ttl, on_expire: see `InterruptRegistration`.
+
+        Raises:
+            FeatureDisabled: `FrameworkConfig.experimental_interrupt` is off.
+            RegistrationError: no `StateGraph`, no such nodes, one that has a breakpoint there already, that an edge waits for
+                together with others (with `otherwise`), or that goes on by `Command` (in `after`); and see
+                `register_interrupt`.
+        """
+        points = Breakpoints(name, builder, before, after, show, otherwise, may_change)
+        if on_expire is not None and otherwise is None and not on_expire.proceed:
+            raise RegistrationError(f"{name}: on_expire does not proceed, and there is no otherwise=")
+        point = self.register_interrupt(
+            name,
+            payload_schema=BreakpointStop,
+            response_schema=BreakpointAnswer,
+            validate_response=points.validator(validate_response),
+            cross_scope_allowed=cross_scope_allowed,
+            metadata=metadata,
+            ttl=ttl,
+            on_expire=on_expire,
+        )
+        points.set(point.pause)
+        return point
 
     def _point(self, registration: InterruptRegistration) -> InterruptPoint[Any, Any]:
         self._hub.database.check_open()

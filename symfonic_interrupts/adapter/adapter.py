@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from typing import Any, Literal
 
+from symfonic_interrupts.adapter.adopting import Adopting
 from symfonic_interrupts.adapter.answering_graph import Answering, AnsweringGraph, WhoAsks, answering_graph
 from symfonic_interrupts.adapter.event_streams import EventStreams
 from symfonic_interrupts.adapter.graph_checks import check_graph
@@ -31,7 +32,7 @@ from symfonic_interrupts.upkeep.janitor import Janitor
 from symfonic_interrupts.upkeep.worker import Worker
 
 
-class ResumeAdapter(EventStreams, Viewer):
+class ResumeAdapter(EventStreams, Adopting, Viewer):
     """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
 
     def __init__(self, hub: Hub, graph: Any, run_kwargs: RunKwargs | None = None) -> None:

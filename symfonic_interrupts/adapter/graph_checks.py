@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from symfonic_interrupts import langgraph_internals as names
+from symfonic_interrupts.asking.breakpoints import check_edges
 from symfonic_interrupts.asking.decorating import POINT_ATTRIBUTE
 from symfonic_interrupts.asking.guards import guard_node, unguarded
 from symfonic_interrupts.core.hub import Hub
@@ -33,6 +34,9 @@ def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
             "the graph's checkpointer is not from this Interrupts;"
             " compile it with checkpointer=interrupts.checkpointer(saver)"
         )
+    for _, each in _graphs(graph):
+        if (builder := names.builder_of(each)) is not None:
+            check_edges(builder)
     nodes = dict(_nodes(graph))
     covered = list(hub.covered_nodes(saver.graph, node_objects(nodes)))
     _check_cover(saver.graph, nodes, covered)
@@ -50,6 +54,7 @@ def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
         guard_node(node)
     saver.note_guards()
     _warn_of_strangers(hub, saver.graph)
+    _warn_of_breakpoints(saver.graph, graph)
     return saver
 
 
@@ -105,6 +110,21 @@ def _warn_of_strangers(hub: Hub, graph: str) -> None:
                 )
 
 
+def _warn_of_breakpoints(name: str, graph: Any) -> None:
+    """Where a graph stops without a question, whoever knows the thread runs it on."""
+    for path, each in _graphs(graph):
+        for word, found in (("before", names.breakpoints_before(each)), ("after", names.breakpoints_after(each))):
+            if found:
+                nodes = found if isinstance(found, str) else sorted(found)
+                where = f"graph {name!r}" + (f", below {path!r}," if path else "")
+                warnings.warn(
+                    f"{where} has plain breakpoints (interrupt_{word}={nodes!r}): whoever runs the thread passes them, and"
+                    f" nothing is recorded; make them points: interrupts.breakpoint(builder, {word}=[...])",
+                    UserWarning,
+                    stacklevel=5,
+                )
+
+
 def _closed_above(path: str, nodes: Mapping[str, Any]) -> str | None:
     """The node above `path` that is itself a compiled graph, all of whose nodes are seen, and lacks the next one."""
     parts = path.split(names.NS_END)
@@ -136,12 +156,18 @@ def _note(hub: Hub, graph: str, nodes: Mapping[str, Any], cached: frozenset[str]
         )
 
 
-def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
-    yield from names.nodes_of(graph)
+def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
+    """The graph and those below it, with the paths of the nodes that they are."""
+    yield "", graph
     if hasattr(graph, "get_subgraphs"):
         for path, below in graph.get_subgraphs(recurse=True):
-            for name, node in names.nodes_of(below):
-                yield f"{names.path_of_subgraph(path)}{names.NS_END}{name}", node
+            yield names.path_of_subgraph(path), below
+
+
+def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
+    for path, each in _graphs(graph):
+        for name, node in names.nodes_of(each):
+            yield (f"{path}{names.NS_END}{name}" if path else name), node
 
 
 def _is_point(node: Any) -> bool:

@@ -8,6 +8,7 @@ node's door (`door`) looks at what comes.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.events import AnswerEvent
 from symfonic_interrupts.registration import InterruptRegistration
+from symfonic_interrupts.scope import FrameworkTenantScope
 
 MOST_REMEMBERED = 10_000
 
@@ -140,7 +142,7 @@ def native_question(
     """
     place = config["configurable"]
     ns = place.get("checkpoint_ns", "")
-    found = _asked_here(hub, graph, ns, surfaced, slot, task_id)
+    found = asked_here(hub, graph, ns, surfaced, slot, task_id)
     if found is not None:
         registration, node = found
         memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
@@ -148,24 +150,37 @@ def native_question(
     if seen is None or ns:
         return None
     _require_guard(hub, memory, graph, seen)  # here: what is raised below, the question's own GraphInterrupt hides
-    registration = seen.registration
+    return question_at(hub, seen, str(place["thread_id"]), surfaced.value, lambda: hub.scope_of_run(config))
+
+
+def question_at(
+    hub: Hub, place: Place, thread_id: str, value: Any, scope: Callable[[], FrameworkTenantScope]
+) -> Question:
+    """The question that stands at a place.
+
+    Args:
+        value: of the native interrupt.
+        scope: whose it is.
+
+    Raises:
+        PayloadInvalid: the value does not fit the payload schema.
+    """
+    registration = place.registration
     registration.check(hub.config)
-    model = registration.native_payload(surfaced.value, node=seen.node)
+    model = registration.native_payload(value, node=place.node)
     payload = registration.payload_text(model, limit=hub.config.max_payload_bytes)
     request_hash = sha256(payload)
     return Question(
-        interrupt_id=interrupt_id(
-            str(place["thread_id"]), seen.leaf_task_id, registration.name, request_hash, seen.slot
-        ),
+        interrupt_id=interrupt_id(thread_id, place.leaf_task_id, registration.name, request_hash, place.slot),
         name=registration.name,
         payload=payload,
         request_hash=request_hash,
-        occurrence=seen.slot,
-        scope=hub.scope_of_run(config),
+        occurrence=place.slot,
+        scope=scope(),
         asked_at=hub.now(),
-        leaf_ns=seen.leaf_ns,
-        leaf_checkpoint_id=seen.leaf_checkpoint_id,
-        leaf_task_id=seen.leaf_task_id,
+        leaf_ns=place.leaf_ns,
+        leaf_checkpoint_id=place.leaf_checkpoint_id,
+        leaf_task_id=place.leaf_task_id,
         run_id=None,
         native=True,
     )
@@ -193,7 +208,7 @@ def _require_guard(hub: Hub, memory: NativeAnswers, graph: str, place: Place) ->
     )
 
 
-def _asked_here(
+def asked_here(
     hub: Hub, graph: str, ns: str, surfaced: Interrupt, slot: int, task_id: str
 ) -> tuple[InterruptRegistration, str] | None:
     """The registered node whose task this is, if LangGraph would give its question this id."""

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from symfonic_interrupts.cli.commands import background, database, doctor, events, keys, operating, pauses, worker
+from symfonic_interrupts.cli.commands import (
+    adopting,
+    background,
+    database,
+    doctor,
+    events,
+    keys,
+    operating,
+    pauses,
+    worker,
+)
 from symfonic_interrupts.cli.exits import EXIT_CODES
 
 NAME = "symfonic-interrupts"
@@ -28,6 +38,7 @@ app.command()(pauses.show)
 app.command()(pauses.answer)
 app.command()(operating.reissue)
 app.command()(operating.revoke)
+app.command()(adopting.adopt)
 app.command()(events.events)
 app.command()(operating.failed)
 app.command()(background.deliver)

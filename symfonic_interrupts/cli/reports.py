@@ -1,4 +1,4 @@
-"""Deliveries, failed threads and sweeps as JSON data and in words.
+"""Deliveries, failed threads, adoptions and sweeps as JSON data and in words.
 
 None of it contains a token or a payload, or the message of an error that is not this library's.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from symfonic_interrupts.errors import InterruptError
 
 if TYPE_CHECKING:
+    from symfonic_interrupts.adapter.adopting import Adoption
     from symfonic_interrupts.delivering.failed_thread import FailedThread
     from symfonic_interrupts.delivering.progress import Delivery
     from symfonic_interrupts.upkeep.janitor import SweepReport
@@ -48,6 +49,26 @@ def failed_thread_data(thread: FailedThread) -> dict[str, str | None]:
         "node": thread.node,
         "error_type": thread.error_type,
         "message": thread.message,
+    }
+
+
+def adoption_data(report: Adoption) -> dict[str, Any]:
+    """What was adopted, by ids, and what was left and why."""
+    return {
+        "adopted": [
+            {"interrupt_id": event.interrupt_id, "name": event.name, "thread_id": event.thread_id}
+            for event in report.adopted
+        ],
+        "left": [
+            {
+                "thread_id": left.thread_id,
+                "langgraph_id": left.langgraph_id,
+                "node": left.node,
+                "code": left.code,
+                "reason": left.reason,
+            }
+            for left in report.left
+        ],
     }
 
 

@@ -116,6 +116,21 @@ class GetTuple(SaverCall[CheckpointTuple | None]):
 
 
 @dataclass(frozen=True)
+class ListThreads(SaverCall[list[str]]):
+    """The ids of all threads that have a checkpoint, the one that was written last first. Reads every checkpoint."""
+
+    def call(self, saver: Any) -> list[str]:
+        return list(dict.fromkeys(_thread_of(found) for found in saver.list(None)))
+
+    async def acall(self, saver: Any) -> list[str]:
+        return list(dict.fromkeys([_thread_of(found) async for found in saver.alist(None)]))
+
+
+def _thread_of(found: CheckpointTuple) -> str:
+    return str(found.config["configurable"]["thread_id"])
+
+
+@dataclass(frozen=True)
 class Put(SaverCall[RunnableConfig]):
     """Store a checkpoint. Gives the config that names it."""
 

@@ -108,16 +108,24 @@ class Hub:
         handed_on = configurable.get(SCOPE)
         if isinstance(handed_on, FrameworkTenantScope):
             return handed_on
+        return self.require_scope(self.named_scope(config), 'pass config={"configurable": {"tenant_id": ...}}')
+
+    def named_scope(self, config: Mapping[str, Any]) -> FrameworkTenantScope | None:
+        """The scope that a run's config names; None where it names none.
+
+        Raises:
+            ScopeRequired: what it names is no scope.
+        """
+        configurable = config.get("configurable") or {}
         if self.config.scope_resolver is not None:
             found = self.config.scope_resolver(config)
             if found is not None and not isinstance(found, FrameworkTenantScope):
                 raise ScopeRequired("FrameworkConfig.scope_resolver must return a FrameworkTenantScope, or None")
-        elif any(configurable.get(key) is not None for key in TENANT_KEYS):
+            return found
+        if any(configurable.get(key) is not None for key in TENANT_KEYS):
             parts: list[Any] = [configurable.get(key) for key in TENANT_KEYS]
-            found = FrameworkTenantScope(*parts)
-        else:
-            found = None
-        return self.require_scope(found, 'pass config={"configurable": {"tenant_id": ...}}')
+            return FrameworkTenantScope(*parts)
+        return None
 
     def require_scope(self, scope: FrameworkTenantScope | None, remedy: str) -> FrameworkTenantScope:
         """The scope given, or the default one. Raises ScopeRequired."""

@@ -18,9 +18,10 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, UnknownInterruptError
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import get_runtime
-from langgraph.types import CachePolicy, Command, interrupt
+from langgraph.types import CachePolicy, Command, Send, interrupt
 from langsmith import tracing_context
 
+from symfonic_interrupts.langgraph_internals.builders import branches_of, set_body, set_path, was_sent
 from symfonic_interrupts.langgraph_internals.compiled_graph import put_around
 from symfonic_interrupts.langgraph_internals.running_task import (
     STRICT_RESUME,
@@ -91,6 +92,9 @@ class Seen:
         plain: a compiled node made of `function`.
         handled: what is written where an error handler takes over.
         handler: the pass of the error handler.
+        waited: a compiled graph in which `three` waits for `one` and `two`.
+        put_in_place: what ran of what was put into its builder.
+        sent: the nodes of that graph that ran, and whether their tasks were sent to them.
     """
 
     saver: Any = None
@@ -110,6 +114,9 @@ class Seen:
     function: Any = None
     handled: list[Written] = field(default_factory=list)
     handler: list[Pass] = field(default_factory=list)
+    waited: Any = None
+    put_in_place: list[str] = field(default_factory=list)
+    sent: list[tuple[str, bool]] = field(default_factory=list)
 
 
 def look() -> Seen:
@@ -121,6 +128,7 @@ def _look() -> Seen:
     seen = Seen()
     with tracing_context(enabled=False):
         _ask_and_answer(seen, _fail_and_handle(seen))
+        _change_a_builder(seen)
     return seen
 
 
@@ -237,3 +245,29 @@ def _ask_and_answer(seen: Seen, deep: Any) -> None:
     graph.invoke(Command(resume=SECOND), config, durability="sync")
     saver.run = "update_state"
     graph.update_state(config, {"log": []})
+
+
+def _change_a_builder(seen: Seen) -> None:
+    def body(state: Any) -> dict[str, Any]:
+        seen.put_in_place.append("body")
+        seen.sent.append(("one", was_sent(get_config())))
+        return {}
+
+    def path(state: Any) -> list[Any]:
+        seen.put_in_place.append("path")
+        return [Send("two", {"log": []})]
+
+    def two(state: Any) -> dict[str, Any]:
+        seen.sent.append(("two", was_sent(get_config())))
+        return {}
+
+    nothing: Any = RunnableLambda(lambda _: {})
+    builder = StateGraph(State).add_node("one", nothing).add_node("two", two, destinations=("three",))
+    builder.add_node("three", nothing).add_edge(START, "one").add_edge(["one", "two"], "three")
+    builder.add_conditional_edges("one", lambda _: [], ["two"])
+    set_body(builder, "one", RunnableLambda(body))
+    (name,) = branches_of(builder, "one")
+    set_path(builder, "one", name, RunnableLambda(path))
+    graph: Any = builder.compile()
+    seen.waited = graph
+    graph.invoke({"log": []})

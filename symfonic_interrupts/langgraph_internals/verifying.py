@@ -15,6 +15,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.runtime import Runtime
 
 from symfonic_interrupts.errors import RegistrationError
+from symfonic_interrupts.langgraph_internals import builders as build
 from symfonic_interrupts.langgraph_internals import compiled_graph as graphs
 from symfonic_interrupts.langgraph_internals import namespaces
 from symfonic_interrupts.langgraph_internals import running_task as task
@@ -233,6 +234,25 @@ def breakpoints(seen: Seen) -> bool:
     return list(before) == list(after) == ["never"] and hasattr(seen.graph, "stream_mode")
 
 
+def builders(seen: Seen) -> bool:
+    """a StateGraph has nodes with runnable and ends, edges, waiting_edges, branches with path, and channels; and runs them"""
+    builder = build.builder_of(seen.waited)
+    paths = [branch.path for branch in build.branches_of(builder, "one").values()]
+    edges = build.edges_from(builder, "one"), build.joins_from(builder, "one"), build.goes_to(builder, "two")
+    build.channel_in(builder, "log").copy().update([[1], [2]])
+    return len(paths) == 1 and hasattr(paths[0], "invoke") and edges == (set(), [(("one", "two"), "three")], ("three",))
+
+
+def changed_builder(seen: Seen) -> bool:
+    """what is put in place of a node's runnable and of a branch's path is what a compiled StateGraph runs"""
+    return seen.put_in_place == ["body", "path"]
+
+
+def sent(seen: Seen) -> bool:
+    """metadata['langgraph_path'] of a task that Send made begins with '__pregel_push', and of no other"""
+    return sorted(seen.sent) == [("one", False), ("two", True)]
+
+
 def copies(seen: Seen) -> bool:
     """stream and astream of a copied graph can be replaced, and the graph stays as it is"""
 
@@ -269,6 +289,9 @@ CHECKS: tuple[Check, ...] = (
     cache_policies,
     names_of_nodes,
     breakpoints,
+    builders,
+    changed_builder,
+    sent,
     copies,
 )
 

@@ -122,11 +122,11 @@ def test_the_later_node_requires_exactly_what_was_approved(readme: dict[str, Any
     builder.add_node("ask", readme["ask"]).add_node("send", readme["send_money"])
     builder.add_edge(readme["START"], "ask").add_edge("ask", "send")
     saver = readme["interrupts"].checkpointer(readme["InMemorySaver"](), graph="wire")
-    graph = builder.compile(checkpointer=saver, interrupt_before=["send"])
+    graph = builder.compile(checkpointer=saver)
     adapter = readme["interrupts"].resume_adapter(graph)
     config = {"configurable": {"thread_id": "wire"}}
     graph.invoke({"order": "A", "amount": 40}, config)
-    adapter.invoke(adapter.pending()[0].pause_token, {"approved": True})
+    adapter.invoke(adapter.pending()[0].pause_token, {"approved": True}, interrupt_before=["send"])
 
     graph.update_state(config, {"amount": 40 + change})
 

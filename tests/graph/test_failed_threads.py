@@ -355,6 +355,7 @@ async def test_where_an_error_handler_goes_on_after_a_timeout_the_answer_is_appl
 @pytest.mark.parametrize(
     "level", ["root", "per run", "per delivery", "subgraph", "two levels", "checkpointer=True", "after"]
 )
+@pytest.mark.filterwarnings("ignore:.*has plain breakpoints")
 async def test_where_a_delivery_died_at_a_breakpoint_neither_recover_nor_deliver_runs_past_it(
     bench: Bench, level: str
 ) -> None:

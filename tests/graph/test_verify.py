@@ -117,6 +117,15 @@ def other_paths(recurse: bool = False) -> list[tuple[str, Any]]:
     return [("sub", None), ("sub/deep", None)]
 
 
+def builder_without(name: str) -> Callable[[Seen], Seen]:
+    def change(seen: Seen) -> Seen:
+        graph = copy.copy(seen.waited)
+        graph.builder = without_attribute(graph.builder, name)
+        return replace(seen, waited=graph)
+
+    return change
+
+
 def node_without(name: str) -> Callable[[Seen], Seen]:
     return lambda seen: replace(seen, plain=without_attribute(seen.plain, name))
 
@@ -204,6 +213,13 @@ BROKEN: list[tuple[checks.Check, Callable[[Seen], Seen]]] = [
     (checks.breakpoints, graph_without("interrupt_before_nodes")),
     (checks.breakpoints, graph_without("interrupt_after_nodes")),
     (checks.breakpoints, graph_without("stream_mode")),
+    (checks.builders, lambda seen: replace(seen, waited=without_attribute(seen.waited, "builder"))),
+    (checks.builders, builder_without("waiting_edges")),
+    (checks.builders, builder_without("branches")),
+    (checks.builders, builder_without("channels")),
+    (checks.changed_builder, lambda seen: replace(seen, put_in_place=["path"])),
+    (checks.changed_builder, lambda seen: replace(seen, put_in_place=["body"])),
+    (checks.sent, lambda seen: replace(seen, sent=[("one", False), ("two", False)])),
     (checks.copies, graph_that_forbids_replacing),
 ]
 

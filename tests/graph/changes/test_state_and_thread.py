@@ -259,6 +259,7 @@ STOPS: dict[str, tuple[dict[str, Any], tuple[str, ...] | None, tuple[str, ...]]]
 
 @pytest.mark.parametrize("when", ["at compile", "at run"])
 @pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.filterwarnings("ignore:.*has plain breakpoints")
 async def test_a_static_breakpoint_stops_the_run_and_neither_asks_nor_answers(
     bench: Bench, stop: str, when: str
 ) -> None:
@@ -300,6 +301,7 @@ async def test_a_static_breakpoint_stops_the_run_and_neither_asks_nor_answers(
 @pytest.mark.parametrize(
     "option", [{"interrupt_before": ["after"]}, {"interrupt_after": ["gate"]}], ids=lambda o: min(o)
 )
+@pytest.mark.filterwarnings("ignore:.*has plain breakpoints")
 async def test_recovery_does_not_run_past_a_static_breakpoint(bench: Bench, option: dict[str, Any], when: str) -> None:
     point = bench.refunds()
     builder = StateGraph(State).add_node("gate", lambda s: {"log": [point.pause(Refund(order="A", amount=1)).note]})
