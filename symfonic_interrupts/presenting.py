@@ -1,10 +1,9 @@
 """How a point is shown in inboxes that know LangChain's questions, and what their answers mean. Pure functions and models.
 
-There are two shapes. The older one is LangGraph's `HumanInterrupt` with the actions accept, edit, response and ignore; it is
-answered by a list of `HumanResponse`. The newer one is the request of LangChain's middleware with the decisions approve, edit,
-reject and respond; it is answered by `{"decisions": [...]}`. A marker can carry both beside its own keys, and an answer in either
-is read.
-Nothing here may let an answer through that changes what was shown without being an edit.
+There are two shapes. The older one is LangGraph's `HumanInterrupt`, with the actions accept, edit, response and ignore; it is
+answered by a list of `HumanResponse`. The newer one is the request of LangChain's middleware, with the decisions approve, edit,
+reject and respond; it is answered by `{"decisions": [...]}`. A marker can carry both beside its own keys, and an answer in
+either is read. Nothing here may let an answer through that changes what was shown without being an edit.
 """
 
 from __future__ import annotations

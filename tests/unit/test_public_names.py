@@ -27,6 +27,7 @@ NAMES = [
     "KeyRing",
     "PauseToken",
     "PauseView",
+    "Presentation",
     "ResumeAdapter",
     "SweepReport",
     "Worker",

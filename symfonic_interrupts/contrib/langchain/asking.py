@@ -44,7 +44,7 @@ def _asking(point: InterruptPoint[Any, Any]) -> Callable[..., Any]:
 
 
 def _twin_of(kind: type[Any], ask: Callable[..., Any]) -> type[Any] | None:
-    """A subclass with those of the class's own methods that call LangGraph's `interrupt` once more; None where there is none."""
+    """A subclass with those of the class's own methods that call LangGraph's `interrupt` once more; None without any."""
     methods = {}
     for name, function in vars(kind).items():
         if isinstance(function, FunctionType):

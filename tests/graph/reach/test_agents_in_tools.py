@@ -71,31 +71,31 @@ class Company:
         return graph, bench.interrupts.resume_adapter(graph)
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_its_question_is_a_points_own_and_nothing_but_the_token_answers_it(bench: Bench, mode: str) -> None:
-    company = Company(mode)
+@pytest.mark.parametrize("how", MODES)
+async def test_its_question_is_a_points_own_and_nothing_but_the_token_answers_it(bench: Bench, how: str) -> None:
+    company = Company(how)
     register_hitl(bench.interrupts, company.gate, tools=[company.send_mail])
     graph, adapter = company.open(bench)
     output = await bench.call(graph, "invoke", start(), thread())
     (asked,) = output["__interrupt__"]
     (event,) = await bench.call(adapter, "pending")
 
-    for raw in (approval(mode), {asked.id: approval(mode)}):
+    for raw in (approval(how), {asked.id: approval(how)}):
         with pytest.raises(ResumeRefused):
             await bench.call(graph, "invoke", Command(resume=raw), thread())
     with pytest.raises(ScopeMismatch):
-        await bench.call(adapter, "answer", event.pause_token, approval(mode), scope=FrameworkTenantScope("globex"))
+        await bench.call(adapter, "answer", event.pause_token, approval(how), scope=FrameworkTenantScope("globex"))
     with pytest.raises(ResponseInvalid, match="cannot name another tool"):
-        await bench.call(adapter, "answer", event.pause_token, approval(mode, edited(name="delegate")))
+        await bench.call(adapter, "answer", event.pause_token, approval(how, edited(name="delegate")))
     assert company.done == []
-    output = await bench.call(adapter, "invoke", event.pause_token, approval(mode, edited("bob")))
+    output = await bench.call(adapter, "invoke", event.pause_token, approval(how, edited("bob")))
 
     assert company.done == ["bob"]
     assert told(output)["d1"].content == "the clerk is done"
     assert output["messages"][-1].content == "all is done"
     assert bench.states() == ["applied"]
     with pytest.raises(TokenConsumed):
-        await bench.call(adapter, "answer", event.pause_token, approval(mode))
+        await bench.call(adapter, "answer", event.pause_token, approval(how))
     assert company.done == ["bob"]
 
 
@@ -126,11 +126,11 @@ async def test_the_answering_graph_takes_its_answer(bench: Bench) -> None:
     assert output["messages"][-1].content == "all is done"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", MODES)
 async def test_the_same_middleware_in_an_agent_that_the_adapter_sees_shows_what_langchain_shows(
-    bench: Bench, mode: str
+    bench: Bench, how: str
 ) -> None:
-    company = Company(mode)
+    company = Company(how)
     register_hitl(bench.interrupts, company.gate)
     graph = company.clerk(checkpointer=bench.interrupts.checkpointer(bench.saver))
     adapter = bench.interrupts.resume_adapter(graph)
@@ -138,20 +138,20 @@ async def test_the_same_middleware_in_an_agent_that_the_adapter_sees_shows_what_
     (asked,) = (await bench.call(graph, "invoke", start(), thread()))["__interrupt__"]
 
     shown = {"name", "args", "description", "type", "tool_call_id"}
-    assert set(asked.value) == (shown if mode == "per_call" else {"action_requests", "review_configs"})
+    assert set(asked.value) == (shown if how == "per_call" else {"action_requests", "review_configs"})
     (event,) = await bench.call(adapter, "pending")
-    await bench.call(adapter, "invoke", event.pause_token, approval(mode))
+    await bench.call(adapter, "invoke", event.pause_token, approval(how))
     assert company.done == ["ann"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_under_another_saver_it_asks_as_langchain_does(bench: Bench, mode: str) -> None:
-    company = Company(mode)
+@pytest.mark.parametrize("how", MODES)
+async def test_under_another_saver_it_asks_as_langchain_does(bench: Bench, how: str) -> None:
+    company = Company(how)
     register_hitl(bench.interrupts, company.gate)
     graph = company.clerk(checkpointer=InMemorySaver())
     await bench.call(graph, "invoke", start(), thread())
 
-    await bench.call(graph, "invoke", Command(resume=approval(mode)), thread())
+    await bench.call(graph, "invoke", Command(resume=approval(how)), thread())
 
     assert company.done == ["ann"]
     assert bench.states() == []
@@ -178,7 +178,7 @@ async def test_a_subclass_of_an_author_asks_with_the_point_too_also_in_questions
     await bench.call(graph, "invoke", start(), thread())
     (event,) = await bench.call(adapter, "pending")
 
-    with pytest.raises(PayloadInvalid, match="careful.after_model"):
+    with pytest.raises(PayloadInvalid, match=r"careful\.after_model"):
         await bench.call(adapter, "invoke", event.pause_token, approval("batched"))
     assert company.done == []
 
