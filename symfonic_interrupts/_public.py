@@ -11,6 +11,7 @@ from symfonic_interrupts.errors import InterruptError
 from symfonic_interrupts.events import InterruptEvent
 from symfonic_interrupts.identity import Identity
 from symfonic_interrupts.interrupts import Interrupts
+from symfonic_interrupts.presenting import Presentation
 from symfonic_interrupts.saver.saver import InterruptSaver
 from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.streaming import InterruptTransformer, interrupt_events
@@ -42,6 +43,7 @@ __all__ = [
     "KeyRing",
     "PauseToken",
     "PauseView",
+    "Presentation",
     "ResumeAdapter",
     "SweepReport",
     "Worker",

@@ -30,6 +30,7 @@ from symfonic_interrupts.core.performing import perform
 from symfonic_interrupts.delivering.recovery import RunKwargs
 from symfonic_interrupts.errors import KeyRingError, RegistrationError, StoreError
 from symfonic_interrupts.event_shapes import AskUserShapes
+from symfonic_interrupts.presenting import Presentation, Presents
 from symfonic_interrupts.registration import InterruptRegistration, PointOptions
 from symfonic_interrupts.registry import Registry
 from symfonic_interrupts.saver.saver import InterruptSaver
@@ -145,6 +146,7 @@ class Interrupts:
         on_expire: R | None = None,
         nodes: Sequence[str] = (),
         nodes_of: object | None = None,
+        present: Presentation[P, R] | Presents | None = None,
     ) -> InterruptPoint[P, R]:
         """Register a point. See `InterruptRegistration` for the arguments.
 
@@ -164,6 +166,7 @@ class Interrupts:
                 on_expire=on_expire,
                 nodes=nodes,  # type: ignore[arg-type]  # checked and made a tuple there
                 nodes_of=nodes_of,
+                present=present,
             )
         )
 

@@ -6,6 +6,7 @@ way between a model and its canonical JSON text, so what is validated when a per
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,10 +35,12 @@ from symfonic_interrupts.json_models import (
     same,
     summary_of,
 )
+from symfonic_interrupts.presenting import Presents
 from symfonic_interrupts.registration_checks import (
     check_metadata,
     check_name,
     check_nodes,
+    check_present,
     check_schema,
     check_ttl,
     check_validator,
@@ -61,6 +64,7 @@ class PointOptions(TypedDict, Generic[P, R], total=False):
     on_expire: R | None
     nodes: Sequence[str]
     nodes_of: object | None
+    present: Presents | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,7 @@ class InterruptRegistration:
             runs graphs of its own, such as `"tools:agent"`, nobody can see whether they exist.
         nodes_of: an object. With it, `nodes` are meant in every graph and subgraph that has a node running one of its methods,
             as an agent has its middleware's, and nowhere else.
+        present: what inboxes of LangChain's shapes are shown, and what their answers mean: a `Presentation`; or None.
         shapes: how its events and its marker look.
     """
 
@@ -95,6 +100,7 @@ class InterruptRegistration:
     on_expire: BaseModel | None = None
     nodes: tuple[str, ...] = ()
     nodes_of: object | None = field(default=None, repr=False, compare=False)
+    present: Presents | None = field(default=None, repr=False, compare=False)
 
     shapes: EventShapes = field(default=EVENT_SHAPES, repr=False, compare=False)
 
@@ -106,6 +112,7 @@ class InterruptRegistration:
         check_ttl(self.name, self.ttl)
         check_nodes(self.name, self.nodes)
         check_metadata(self.name, self.metadata)
+        check_present(self.name, self.present)
         object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
         object.__setattr__(self, "nodes", tuple(self.nodes))
         if self.on_expire is not None:
@@ -168,17 +175,28 @@ class InterruptRegistration:
             problem = PayloadInvalid(message, errors=errors_of(error))
         raise problem
 
-    def response_text(self, response: Any, *, payload_text: str | None = None, limit: int | None = None) -> str:
+    def presented(self, payload_text: str) -> dict[str, Any]:
+        """What the marker shows beside its own keys."""
+        if self.present is None:
+            return {}
+        return dict(self.present.shown(self.payload_from_text(payload_text), json.loads(payload_text)))
+
+    def response_text(
+        self, response: Any, *, payload_text: str | None = None, limit: int | None = None, accepted: bool = False
+    ) -> str:
         """Validate an answer, and return its canonical JSON.
 
         Args:
             response: an instance of `response_schema`, or plain JSON data; the latter is kept as it was sent.
-            payload_text: the payload's canonical JSON; with it `validate_response` is called too.
+            payload_text: the payload's canonical JSON; with it `present` reads the answer, and `validate_response` is called.
+            accepted: it is said to be an answer that was accepted already, so `validate_response` is not called.
             limit: most bytes of UTF-8 it may have.
 
         Raises:
             ResponseInvalid: with pydantic's errors, without the input.
         """
+        if payload_text is not None:
+            response = self._meant(response, payload_text)
         given = isinstance(response, self.response_schema)
         if isinstance(response, BaseModel) and not given:
             kind, wanted = type(response).__name__, self.response_schema.__name__
@@ -191,7 +209,7 @@ class InterruptRegistration:
             if given and not same(model, response):
                 raise ValueError(changed(response) + ", or give plain JSON data")
             text = text if given else answer_text(model, text, self.response_schema)
-            if payload_text is not None:
+            if payload_text is not None and not accepted:
                 self._check_against(model, payload_text)
         except ValidationError as error:
             message = f"{self.name}: the answer does not fit {self.response_schema.__name__}: {summary_of(error)}"
@@ -201,6 +219,19 @@ class InterruptRegistration:
         if problem is not None:
             raise problem  # outside: the context would show the answer
         return text
+
+    def _meant(self, response: Any, payload: str) -> Any:
+        """The answer as the response schema has it, where it was given in the shape of an inbox."""
+        if self.present is None or isinstance(response, BaseModel):
+            return response
+        shown = self._shown(payload)
+        try:
+            return self.present.read(response, shown, json.loads(payload))
+        except ValidationError as error:
+            problem = ResponseInvalid(f"{self.name}: response: {summary_of(error)}", errors=errors_of(error))
+        except (ValueError, AssertionError) as error:
+            problem = ResponseInvalid(f"{self.name}: response: {error or 'refused'}")
+        raise problem  # outside: the context would show the answer
 
     def _check_against(self, response: BaseModel, payload: str) -> None:
         if self.validate_response is None:

@@ -55,6 +55,12 @@ def check_metadata(name: str, metadata: object) -> None:
         raise RegistrationError(f"{name}: metadata must be a mapping of JSON data") from None
 
 
+def check_present(name: str, present: object) -> None:
+    """`present` is a Presentation, or something else that shows payloads and reads answers."""
+    if present is not None and not all(callable(getattr(present, method, None)) for method in ("shown", "read")):
+        raise RegistrationError(f"{name}: present must be a Presentation, not {type(present).__name__}")
+
+
 def _is_async(function: Any) -> bool:
     return any(inspect.iscoroutinefunction(part) for part in (function, type(function).__call__))
 

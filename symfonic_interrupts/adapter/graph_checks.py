@@ -101,7 +101,7 @@ def _warn_of_strangers(hub: Hub, graph: str) -> None:
         if owner is None or any(owner is found for found in everywhere):
             continue
         for objects in hub.node_objects[graph].values():
-            if any(type(o) is type(owner) and not any(o is known for known in owners) for o in objects):
+            if any(_kind(o) == _kind(owner) and not any(o is known for known in owners) for o in objects):
                 warnings.warn(
                     f"{registration.name}: graph {graph!r} carries another {type(owner).__name__} than the one that is"
                     " registered, so its questions get no token; register the very object that the graph was made with",
@@ -123,6 +123,11 @@ def _warn_of_breakpoints(name: str, graph: Any) -> None:
                     UserWarning,
                     stacklevel=5,
                 )
+
+
+def _kind(held: object) -> tuple[str, str]:
+    """The class of an object as it was written: a middleware that is registered may have a subclass of the same name."""
+    return type(held).__module__, type(held).__qualname__
 
 
 def _closed_above(path: str, nodes: Mapping[str, Any]) -> str | None:

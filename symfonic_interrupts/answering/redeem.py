@@ -147,7 +147,10 @@ class Redeemer:
             on_row(row)
         limit = self._hub.config.max_response_bytes
         if row["state"] in ANSWERED and idempotency_key is not None:
-            text = yield from Compute(self._hub.checks, partial(registration.response_text, response, limit=limit))
+            read = partial(
+                registration.response_text, response, payload_text=row["payload"], limit=limit, accepted=True
+            )
+            text = yield from Compute(self._hub.checks, read)
             claim = Claim("answered", "answered", actor=actor, scope_hash=crossing or row["scope_hash"])
             return Offer(self._hub, claims, row, text, claim, repeated=_repeated(row, text, claim, idempotency_key))
         _refuse_state(row)

@@ -119,6 +119,15 @@ class Door:
                 " cache_policy from it"
             )
 
+    def has_passed(self, configurable: Mapping[str, Any]) -> bool:
+        """Whether the running task came in by this door as a covered node, so a plain `interrupt()` in it is guarded."""
+        info = names.execution_info(configurable)
+        return (
+            info is not None
+            and self._covering(configurable) is not None
+            and self._natives.was_guarded(names.running_task_id(configurable, info.task_id))
+        )
+
     # -- the body has raised
 
     def bubbled(self, config: Config, error: BaseException) -> Effects[None]:

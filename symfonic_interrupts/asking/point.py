@@ -15,7 +15,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.asking.decorating import Decorator
@@ -23,7 +23,8 @@ from symfonic_interrupts.asking.envelope import Envelope
 from symfonic_interrupts.canonical import sha256
 from symfonic_interrupts.core.executions import Answer, Execution, Question
 from symfonic_interrupts.core.hub import Hub
-from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResumeRefused, UsageError
+from symfonic_interrupts.errors import ReceiptInvalid, RegistrationError, ResponseInvalid, ResumeRefused, UsageError
+from symfonic_interrupts.json_models import errors_of, summary_of
 from symfonic_interrupts.registration import InterruptRegistration
 from symfonic_interrupts.tokens.receipt import Receipt
 
@@ -79,6 +80,31 @@ class InterruptPoint(Generic[P, R]):
             UsageError: not inside a node, task or tool of a running graph.
         """
         return self._response(self._ask(payload)[0])
+
+    def interrupt(self, value: Any, *, response_schema: Any = None) -> Any:
+        """`langgraph.types.interrupt` with the safety of `pause`: `interrupt = point.interrupt` guards a node as it is.
+
+        Args:
+            value: what is shown; fits the point's `payload_schema`, as an instance or as data.
+            response_schema: a type that the answer is parsed with, as LangGraph does. What the point's own response_schema
+                accepts must fit it, because the token is spent by then. A JSON Schema has no effect: clients see the point's.
+
+        Returns:
+            The answer as JSON data, or what `response_schema` makes of it.
+
+        Raises:
+            PayloadInvalid: the value does not fit; the message names the node.
+            ResponseInvalid: the answer does not fit `response_schema`.
+            GraphInterrupt, ...: see `pause`.
+        """
+        _, info = _running()
+        untyped = response_schema is None or isinstance(response_schema, dict)
+        parser = None if untyped else TypeAdapter(response_schema)  # before anybody is asked: it may be no type
+        payload = self.registration.native_payload(value, node=names.node_path(info.checkpoint_ns))
+        answer, _ = self._ask(cast(P, payload))
+        self._response(answer)  # an answer that the schema accepts no more is not handed on
+        data = json.loads(answer.response)
+        return data if parser is None else self._parsed(data, parser)
 
     def ask(self, payload: P) -> Approval[R]:
         """`pause`, returning the answer with its proof, for `require` in a later node."""
@@ -179,6 +205,7 @@ class InterruptPoint(Generic[P, R]):
             "task_id": question.leaf_task_id,
             "payload": json.loads(question.payload),
         }
+        marker = {**self.registration.presented(question.payload), **marker}
         try:
             envelope = interrupt(marker, response_schema=self._envelope)
         except GraphInterrupt as asked:
@@ -196,6 +223,23 @@ class InterruptPoint(Generic[P, R]):
 
     def _response(self, answer: Answer) -> R:
         return cast(R, self.registration.response_from_text(answer.response))
+
+    def _parsed(self, data: Any, parser: TypeAdapter[Any]) -> Any:
+        try:
+            return parser.validate_python(data)
+        except ValidationError as error:
+            message = (
+                f"{self.name}: the answer does not fit the response_schema of this interrupt(): {summary_of(error)}"
+            )
+            problem = ResponseInvalid(message, errors=errors_of(error))
+        raise problem  # outside: the context would show the answer
+
+    def is_needed_in(self, config: Mapping[str, Any]) -> bool:
+        """Whether only this point can guard a question of the running task: its saver is of this point's `Interrupts`, and no
+        door stands before its node that would look at what a plain `interrupt()` is answered with."""
+        configurable = config["configurable"]
+        saver: Any = names.checkpointer_of(configurable)
+        return getattr(saver, "hub", None) is self._hub and not saver.door.has_passed(configurable)
 
     def _saver(self, config: Mapping[str, Any]) -> Any:
         """The wrapped saver of the running graph. Raises RegistrationError where it is none of this point's `Interrupts`."""

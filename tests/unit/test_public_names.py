@@ -28,6 +28,7 @@ NAMES = [
     "KeyRing",
     "PauseToken",
     "PauseView",
+    "Presentation",
     "ResumeAdapter",
     "SweepReport",
     "Worker",

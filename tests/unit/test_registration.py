@@ -91,6 +91,7 @@ def test_a_point_has_these_defaults() -> None:
         "on_expire": None,
         "nodes": (),
         "nodes_of": None,
+        "present": None,
         "shapes": EVENT_SHAPES,
     }
 

@@ -17,27 +17,9 @@ from langchain_core.tools import tool as make_tool
 from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter
 
 from symfonic_interrupts.asking.point import InterruptPoint
+from symfonic_interrupts.contrib.langchain.asking import asks_with
 from symfonic_interrupts.errors import RegistrationError
 from symfonic_interrupts.interrupts import Interrupts
-
-__all__ = [
-    "HITLAction",
-    "HITLActionRequest",
-    "HITLApprove",
-    "HITLCallRequest",
-    "HITLCallResponse",
-    "HITLDecision",
-    "HITLEdit",
-    "HITLReject",
-    "HITLRequest",
-    "HITLRespond",
-    "HITLResponse",
-    "HITLReviewConfig",
-    "register_hitl",
-    "validate_hitl_call_response",
-    "validate_hitl_response",
-]
-
 
 Tool = BaseTool | Callable[..., Any] | dict[str, Any]
 """What `create_agent` takes as a tool."""
@@ -183,6 +165,9 @@ def register_hitl(
 ) -> InterruptPoint[Any, Any]:
     """Register the point that covers an agent's `HumanInTheLoopMiddleware`, in the mode that the middleware is in.
 
+    From then on the middleware asks with the point itself where no guard can stand before its node: in agents that a tool
+    calls. Make those agents after this call. Under a saver that is not of these `interrupts` it asks as LangChain does.
+
     Args:
         interrupts: where; also what the agent's checkpointer is wrapped with.
         middleware: the one that `create_agent` is given.
@@ -190,8 +175,7 @@ def register_hitl(
         tools: the agent's tools. In `per_call` mode an edit's arguments are checked with the tool's own schema, and a tool that
             is not here cannot be edited: LangGraph would refuse wrong arguments, when the token is spent.
         nodes: where the agent asks. Not needed: every agent that carries this very middleware is found, whether it is the graph
-            itself or a node at any depth. An agent that a tool calls cannot be seen; for one below the node `tools`
-            `("tools:HumanInTheLoopMiddleware.after_model",)`, in `per_call` mode `("tools:tools",)`.
+            itself or a node at any depth, and in an agent that a tool calls the middleware asks with the point.
         registration: further arguments of `register_interrupt`, such as `ttl` or, in `per_call` mode, `on_expire`.
 
     Raises:
@@ -209,20 +193,22 @@ def register_hitl(
             raise RegistrationError(
                 f"{name}: on_expire cannot fit questions with any number of calls; use interrupt_mode='per_call'"
             )
-        return interrupts.register_interrupt(
+        point: InterruptPoint[Any, Any] = interrupts.register_interrupt(
             name,
             payload_schema=HITLRequest,
             response_schema=HITLResponse,
             validate_response=validate_hitl_response,
             **_where(f"{middleware.name}.after_model", middleware, nodes),
-            **registration,
+            **{"present": _AsLangChainDoes(), **registration},
         )
+        asks_with(point, middleware)
+        return point
     allowed = {tool: tuple(config["allowed_decisions"]) for tool, config in gated.items()}
     if isinstance(default, HITLCallResponse):
         kind = default.root.type
         if unfit := [tool for tool, kinds in allowed.items() if kind == "edit" or kind not in kinds]:
             raise RegistrationError(f"{name}: on_expire: {kind} is not allowed for {', '.join(sorted(unfit))}")
-    return interrupts.register_interrupt(
+    point = interrupts.register_interrupt(
         name,
         payload_schema=HITLCallRequest,
         response_schema=HITLCallResponse,
@@ -230,6 +216,18 @@ def register_hitl(
         **_where("tools", middleware, nodes),
         **registration,
     )
+    asks_with(point, middleware)
+    return point
+
+
+class _AsLangChainDoes:
+    """Where the point asks itself, its marker has the keys by which clients know a question of the middleware."""
+
+    def shown(self, payload: HITLRequest, data: Any) -> Mapping[str, Any]:
+        return {key: data[key] for key in ("action_requests", "review_configs")}
+
+    def read(self, answer: Any, payload: HITLRequest, data: Any) -> Any:
+        return answer
 
 
 def _where(node: str, middleware: ReviewMiddleware, nodes: Sequence[str] | None) -> dict[str, Any]:
