@@ -83,10 +83,10 @@ async def test_a_conversation_goes_as_langgraph_documents_it_say_and_each_answer
     assert bench.states() == ["applied", "applied"]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("modes", MODES, ids=str)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 async def test_a_stream_of_an_answer_is_the_stream_that_the_graph_gives_natively(
-    bench: Bench, mode: Any, version: str
+    bench: Bench, modes: Any, version: str
 ) -> None:
     def native(order: str) -> bool:
         return bool(interrupt({"order": order})["approved"])
@@ -94,7 +94,7 @@ async def test_a_stream_of_an_answer_is_the_stream_that_the_graph_gives_natively
     builder = StateGraph(State).add_node("a", asks(native, "A")).add_node("b", asks(native, "B"))
     plain = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=InMemorySaver())
     _, adapter = bench.compile(two_questions(bench))
-    options = {"stream_mode": mode, "version": version}
+    options = {"stream_mode": modes, "version": version}
 
     seen = []
     for graph in (plain, adapter.as_graph()):

@@ -317,7 +317,6 @@ async def _async(*_: Any) -> str:
         (joined, {"after": ["pay"], "otherwise": END}, "waits for 'pay' and others"),
         (commanding, {"after": ["go"]}, "goes on by Command"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_a_breakpoint_is_refused_and_the_graph_stays_as_it_is(
     interrupts: Interrupts, builder: Any, options: Any, message: str
