@@ -196,7 +196,7 @@ class Door:
         info = names.execution_info(config["configurable"])
         if info is None:
             return False
-        return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
+        return self._hub.executions.has_any((self._graph, str(info.thread_id))) or self.concerns(config)
 
     def leave(self, config: Config) -> Effects[None]:
         """A node must not finish with a question that nobody was asked; where that is only to be told of, tell of a native one:

@@ -17,7 +17,7 @@ from symfonic_interrupts.asking.drift import tool_nodes
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, Emit, ReadState, transact
 from symfonic_interrupts.core.hub import DELIVERY_RUN, SCOPE, TENANT_KEYS, Hub
-from symfonic_interrupts.core.lease import Held, StopKeeping, take_lease
+from symfonic_interrupts.core.lease import Held, StopRenewing, take_lease
 from symfonic_interrupts.core.rows import open_events
 from symfonic_interrupts.delivering.drive import Drive
 from symfonic_interrupts.delivering.evidence import head_id
@@ -100,7 +100,7 @@ class Deliverer:
         at: str | None = None
         failure: Failure | None = None
         try:
-            yield from StopKeeping(run.lease)
+            yield from StopRenewing(run.lease)
             if ending.clean and progress.ran and not progress.over:
                 at = yield from head_id(thread_id)
             if ending.clean and (progress.raised is not None or progress.failure is not None):

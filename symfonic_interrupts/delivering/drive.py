@@ -20,7 +20,7 @@ from symfonic_interrupts.core.checkpoints import read_tasks
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, RunGraph, transact
 from symfonic_interrupts.core.hub import DELIVERY_RUN, SCOPE, TENANT_KEYS, Hub
-from symfonic_interrupts.core.lease import Keep
+from symfonic_interrupts.core.lease import StartRenewing
 from symfonic_interrupts.core.rows import scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.delivering.evidence import (
     Outlook,
@@ -147,7 +147,7 @@ class Drive:
         if not progress.ran:
             if run.lease.lease.failed:
                 yield from transact(self._hub.operations.leasing.try_again, run.lease.lease)
-            yield from Keep(run.lease)
+            yield from StartRenewing(run.lease)
         progress.ran = True
         graph_kwargs = {key: value for key, value in self._kwargs.items() if key != "config"}
         command = self._command(step)

@@ -79,7 +79,7 @@ class Loader:
         if place.get("checkpoint_ns", ""):
             return found
         if not config["configurable"].get("checkpoint_id"):
-            self._hub.executions.was_read((self._graph, str(place["thread_id"])))
+            self._hub.executions.note_read((self._graph, str(place["thread_id"])))
         key = (str(place["thread_id"]), place["checkpoint_id"])
         self._puts.ended(key)
         writes = found.pending_writes or ()

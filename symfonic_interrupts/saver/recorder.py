@@ -57,7 +57,7 @@ class Recorder:
             or (thread_id, place.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
             or self._announcer.any_for(thread_id)
-            or self._hub.executions.any_of((self._graph, thread_id))
+            or self._hub.executions.has_any((self._graph, thread_id))
             or self.natives.any_of(thread_id)
         )
 
@@ -122,7 +122,7 @@ class Recorder:
                 e
                 for e in over
                 if e.root_checkpoint_id == parent
-                or (names.came_before(parent, e.root_checkpoint_id) and not e.of_before)
+                or (names.came_before(parent, e.root_checkpoint_id) and not e.from_earlier_run)
             ]
             yield from self._report_swallowed(config, ended)
         self._hub.executions.drop(over)
@@ -162,7 +162,7 @@ class Recorder:
         return (
             delivery_run_of(config, self._graph) is not None
             or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
-            or self._hub.executions.any_of((self._graph, str(place["thread_id"])))
+            or self._hub.executions.has_any((self._graph, str(place["thread_id"])))
         )
 
     def put_writes(

@@ -157,8 +157,8 @@ class WritesReader:
     def used_in(self, execution: Execution) -> dict[str, AnswerEvent]:
         """The answers that this execution used, with the events that tell of them."""
         with execution.lock:
-            for jti in execution.used.keys() - execution.told.keys():
+            for jti in execution.used.keys() - execution.used_events.keys():
                 answer = execution.used[jti]
                 question = execution.asked.get(answer.receipt.interrupt_id)
-                execution.told[jti] = used_answer_event(self._hub, answer, question, execution.info.run_id)
-            return {jti: execution.told[jti] for jti in execution.used}
+                execution.used_events[jti] = used_answer_event(self._hub, answer, question, execution.info.run_id)
+            return {jti: execution.used_events[jti] for jti in execution.used}
