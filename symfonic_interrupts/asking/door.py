@@ -205,7 +205,7 @@ class Door:
         info = names.execution_info(config["configurable"])
         if info is None:
             return False
-        return self._hub.executions.any_of((self._graph, str(info.thread_id))) or self.concerns(config)
+        return self._hub.executions.has_any((self._graph, str(info.thread_id))) or self.concerns(config)
 
     def leave(self, config: Config) -> Effects[None]:
         """A node must not finish with a question that nobody was asked; where that is only to be told of, tell of a native one:
@@ -222,7 +222,7 @@ class Door:
         swallowed = self._hub.executions.swallowed_under(thread, info)
         if swallowed and must_ask:
             questions = [question for e in swallowed for question in e.unanswered()]
-            yield from self.tell_swallowed(questions, str(info.thread_id))
+            yield from self.report_swallowed(questions, str(info.thread_id))
             own = names.execution_key(info)
             askable = [e for e in swallowed if e.raised and (names.execution_key(e.info) == own or not e.has_finished)]
             if len(askable) < len(swallowed):
@@ -233,18 +233,18 @@ class Door:
         covered = self._covering(configurable)
         asked = 0 if covered is None or swallowed else names.times_asked(configurable)
         if covered is not None and asked > len(names.brought(configurable) or ()):
-            yield from self._tell_swallowed_native(covered.name, config)
+            yield from self._report_swallowed_native(covered.name, config)
             if must_ask:
                 raise PauseSwallowed(_swallowed(covered.name))
 
-    def tell_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
+    def report_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
         """Record and warn, once each, that a task swallowed these questions."""
         for question in questions:
             if self._hub.first_time(("swallowed", question.interrupt_id)):
                 told = {"name": question.name, "interrupt_id": question.interrupt_id}
                 yield from self._tell(self.row_of(question, thread_id), told)
 
-    def _tell_swallowed_native(self, name: str, config: Config) -> Effects[None]:
+    def _report_swallowed_native(self, name: str, config: Config) -> Effects[None]:
         info = names.execution_info(config["configurable"])
         if self._hub.first_time(("swallowed", names.running_task_id(config["configurable"], info.task_id))):
             told = {"name": name, "node": names.node_path(info.checkpoint_ns)}

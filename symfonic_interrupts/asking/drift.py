@@ -61,7 +61,7 @@ class Drift:
         """Whether nobody is to be asked again."""
         return self.times >= MOST_DRIFTS
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Warn. Raises PayloadInvalid where nobody is to be asked again."""
         what = ", ".join(self.fields)
         if self.is_last:

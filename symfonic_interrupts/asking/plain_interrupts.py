@@ -86,7 +86,7 @@ class NativeAnswers:
             while len(self._places) > MOST_REMEMBERED:
                 self._places.popitem(last=False)
 
-    def place(self, langgraph_id: str) -> Place | None:
+    def position(self, langgraph_id: str) -> Place | None:
         """Where it was seen."""
         with self._lock:
             return self._places.get(langgraph_id)
@@ -99,8 +99,8 @@ class NativeAnswers:
             while len(self._sent) > MOST_REMEMBERED:
                 self._sent.popitem(last=False)
 
-    def any_of(self, thread_id: str) -> bool:
-        """Whether the thread has any that were sent."""
+    def has_any(self, thread_id: str) -> bool:
+        """Whether answers were sent to this thread that the next checkpoint may settle."""
         return thread_id in self._sent
 
     def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
@@ -146,7 +146,7 @@ def native_question(
     if found is not None:
         registration, node = found
         memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
-    seen = memory.place(surfaced.id)
+    seen = memory.position(surfaced.id)
     if seen is None or ns:
         return None
     _require_guard(hub, memory, graph, seen)  # here: what is raised below, the question's own GraphInterrupt hides

@@ -1,5 +1,7 @@
-"""One thread that calls back later: most runs end before their lease needs renewing, and a thread for each would cost more
-than all else that a lease costs."""
+"""One thread that calls functions at a later time, for all leases of the process.
+
+Most runs end before their lease needs renewing, and a thread for each would cost more than all else that a lease costs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from symfonic_interrupts import forks
 
 
 class Alarm:
-    """Calls functions at their time, unless they are taken back before. The functions must return at once.
+    """Calls functions at their time, unless they are cancelled before. The functions must return at once.
 
     Its thread starts with the first function and ends when none is left. A forked process begins with none.
     """
@@ -24,7 +26,7 @@ class Alarm:
         forks.watch(self)
 
     def set(self, key: object, seconds: float, call: Callable[[], None]) -> None:
-        """Have `call()` called in so many seconds."""
+        """Have `call()` called after this many seconds. `key` is what `take_back` cancels it by."""
         due = time.monotonic() + seconds
         with self._changed:
             self._calls[key] = (due, call)
@@ -35,15 +37,15 @@ class Alarm:
                 self._changed.notify()
 
     def take_back(self, key: object) -> None:
-        """Do not call it any more. When this returns it has been called, or never will be."""
+        """Cancel the call of this key. When this returns, it has been made already or never will be."""
         with self._changed:
             self._calls.pop(key, None)
 
     def before_fork(self) -> None:
-        """Nothing; see `forks`."""
+        """Does nothing: `after_fork` gives a child a new condition, so the old one may be locked."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The parent's calls are the parent's to make: made here, too, they would renew its leases when it is long dead."""
+        """Drop all calls in a child: they would renew the parent's leases, even when the parent is dead."""
         if in_child:
             self._changed = threading.Condition()
             self._calls = {}

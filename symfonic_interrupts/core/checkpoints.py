@@ -18,10 +18,14 @@ from symfonic_interrupts.store.rows import PauseRow
 
 @dataclass(slots=True)
 class TaskState:
-    """One task, as its writes tell (see `langgraph.pregel`: a task is finished when it has an output write).
+    """The state of one task, as its pending writes show it.
 
     Attributes:
-        handled: it failed, and an error handler goes on in its place.
+        finished: it has written its output.
+        failed: it has raised.
+        handled: it has raised, and an error handler has taken over.
+        interrupts: all that it has asked; `pending` has what is still open.
+        resume: the value of its RESUME write: the answers that it was given, by slot.
     """
 
     finished: bool = False
@@ -80,11 +84,11 @@ def waiting_in(tasks: Tasks) -> Waiting:
 def is_pending(row: PauseRow, waiting: Waiting, leaf: TaskState | None = None) -> Interrupt | None:
     """The pending interrupt of the row's task at the thread's head, in whatever slot it stands.
 
-    A native question may have the form of a marker, so a marker alone is not believed: LangGraph's id tells, or, for one that
-    has moved to another slot, that the task which asked has written it.
+    A native question may have the form of a marker, so a marker alone proves nothing. LangGraph's interrupt id must fit; where
+    a question has moved to another slot, the task that asked must have written the interrupt.
 
     Args:
-        leaf: the task that asked, where it was read.
+        leaf: the state of the task that asked; None where its checkpoint was not read.
     """
     standing = waiting.get(row["task_id"], ())
     if not row["native"]:
@@ -99,5 +103,5 @@ def is_pending(row: PauseRow, waiting: Waiting, leaf: TaskState | None = None) -
 
 
 def was_answered_past(row: PauseRow, leaf: TaskState) -> bool:
-    """Whether a native question was answered, but not with its row's answer: its slot has another value."""
+    """Whether a native question was answered without its row: its slot in the RESUME write has a value already."""
     return bool(row["native"]) and isinstance(leaf.resume, list | tuple) and len(leaf.resume) > row["slot"]

@@ -1,4 +1,4 @@
-"""What a delivery and the saver of the graph that it runs tell each other, through the run's config.
+"""What a delivery and the saver of its graph share, through the run's config.
 
 The delivery says which answers it sends; the saver says which of them were used, and how far the run has come.
 """
@@ -23,12 +23,12 @@ class DeliveryRun:
         side_by_side: paths of nodes whose calls run beside each other, so that a pass may end before each has asked.
         rows: the thread's pauses as the delivery read them last, before it ran the graph.
         brought: jtis of all answers that the graph was resumed with.
-        expected: by task, jtis of the answers that it has or is sent.
-        natives: by (task, slot), the values that were sent to native nodes.
-        envelopes: those that were sent to points.
+        expected: by task id, jtis of the answers that the task has already or is sent.
+        natives: by (task id, slot), the values that were sent to native nodes.
+        envelopes: the resume values that were sent to points.
         unannounced: jtis of the answers that were sent and are not yet announced as used.
         used: jtis of answers that nodes used.
-        writing: by jti, the storing of the write that says that it was used: done, and whether it went well.
+        writing: by jti, a future of the write that says that the answer was used: True once it is stored, False if that failed.
         reached: the id of the newest root checkpoint that the run has stored; None where it has stored none.
     """
 

@@ -36,7 +36,7 @@ class Backend:
 
 
 class Effect(Generic[T]):
-    """Something to do, sync or async, that gives a T. In a generator: `result = yield from effect`."""
+    """Something to be done, sync (`do`) or async (`ado`), that gives a T. In a generator: `result = yield from effect`."""
 
     __slots__ = ()
 
@@ -107,12 +107,12 @@ class GetTuple(SaverCall[CheckpointTuple | None]):
     config: Any
 
     def call(self, saver: Any) -> CheckpointTuple | None:
-        found: CheckpointTuple | None = saver.get_tuple(self.config)
-        return found
+        checkpoint: CheckpointTuple | None = saver.get_tuple(self.config)
+        return checkpoint
 
     async def acall(self, saver: Any) -> CheckpointTuple | None:
-        found: CheckpointTuple | None = await saver.aget_tuple(self.config)
-        return found
+        checkpoint: CheckpointTuple | None = await saver.aget_tuple(self.config)
+        return checkpoint
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,10 @@ def sync_only(saver: Any) -> RegistrationError:
 
 @dataclass(frozen=True)
 class Compute(Effect[T]):
-    """Work something out that an application's own code has a part in, or a client's data: async, not on the event loop."""
+    """Call `work`, which may be slow: it runs code of the application, or checks a client's data.
+
+    Async, it runs in one of `threads`, so that the event loop is free meanwhile.
+    """
 
     threads: Threads
     work: Callable[[], T]
@@ -190,7 +193,7 @@ class Compute(Effect[T]):
 
 @dataclass(frozen=True)
 class Wait(Effect[None]):
-    """Let time pass. Seconds."""
+    """Sleep for this many seconds."""
 
     seconds: float
 
@@ -203,7 +206,7 @@ class Wait(Effect[None]):
 
 @dataclass(frozen=True)
 class WaitFor(Effect[bool]):
-    """Wait for what another thread or task will say. Its answer, or False where it said nothing within `seconds`."""
+    """Wait until another thread or task sets the result of `signal`. Gives the result, or False after `seconds` without one."""
 
     signal: concurrent.futures.Future[bool]
     seconds: float
@@ -267,7 +270,7 @@ class RunGraph(Effect[Any]):
 
 @dataclass(frozen=True)
 class Emit(Effect[None]):
-    """Pass a chunk on to whoever reads the stream; nothing where nobody does."""
+    """Pass a chunk on to the reader of the stream. Without a reader it does nothing."""
 
     chunk: Any
 

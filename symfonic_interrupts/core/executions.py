@@ -35,7 +35,7 @@ Thread = tuple[str, str]
 
 
 class Remembered(OrderedDict[Any, Any]):
-    """A mapping that forgets its oldest entries: memory of what this process saw, never the truth."""
+    """A mapping that forgets its oldest entries. It says what this process saw; what is true stands in the database."""
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
         super().__init__()
@@ -50,14 +50,21 @@ class Remembered(OrderedDict[Any, Any]):
                 self.popitem(last=False)
 
     def forget(self, key: Any) -> Any:
-        """The value that was remembered, which is remembered no more; or None."""
+        """Remove a value and return it; None where there is none."""
         with self._noting:
             return self.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One ask: what, of whom, and by which task."""
+    """One call of `pause`, `ask` or a native `interrupt()`: what is asked, in which scope, and by which task.
+
+    Attributes:
+        payload: canonical JSON of what is shown.
+        request_hash: SHA-256 of `payload`, base64url.
+        occurrence: how often the task has asked the same before, in this pass; of a native question its slot.
+        leaf_ns, leaf_checkpoint_id, leaf_task_id: the task that asked, which may be one of a subgraph.
+    """
 
     interrupt_id: str
     name: str
@@ -75,7 +82,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as it arrives in a node: its receipt, and the response's canonical JSON."""
+    """An answer as it arrives in a node.
+
+    Attributes:
+        receipt: the receipt, checked.
+        response: canonical JSON of the response.
+        sealed: the receipt as it was signed.
+    """
 
     receipt: Receipt
     response: str = field(repr=False)
@@ -83,7 +96,7 @@ class Answer:
 
     @property
     def fits(self) -> tuple[str, str, str]:
-        """The question that it answers."""
+        """The question that it answers: (interrupt id, name of the point, request hash)."""
         return self.receipt.interrupt_id, self.receipt.name, self.receipt.request_hash
 
 
@@ -102,21 +115,21 @@ class Execution:
     answered: set[str] = field(default_factory=set)
     refused: Exception | None = None
     refused_question: Question | None = None
-    raised: GraphInterrupt | None = None  # as which its last question went to LangGraph
-    surfaced: set[str] = field(default_factory=set)  # LangGraph's ids of the interrupts that it really raised
+    raised: GraphInterrupt | None = None  # what its last question raised
+    surfaced: set[str] = field(default_factory=set)  # LangGraph's ids of the interrupts that it raised
     writes: Any = None  # the task's writes, where they can be seen
     used: dict[str, Answer] = field(default_factory=dict)
-    told: dict[str, AnswerEvent] = field(default_factory=dict)  # of the answers used, by jti, as far as they were made
+    used_events: dict[str, AnswerEvent] = field(default_factory=dict)  # by jti, those made so far for `used`
     received: set[str] = field(default_factory=set)
-    noted: set[str] = field(default_factory=set)  # jtis whose use is known outside this execution
-    ended: bool = False  # its task has finished with a question that nobody was asked
-    is_old: bool = False  # the node that it ran in, or below, has begun anew since
-    of_before: bool = False  # the thread was read since: another run may have begun, and this one have died
+    noted: set[str] = field(default_factory=set)  # jtis whose use is stored
+    ended: bool = False  # its task has finished and swallowed a question
+    from_earlier_pass: bool = False  # its node, or one above it, has begun another pass since
+    from_earlier_run: bool = False  # the thread was read since, so its run may have died and another have begun
     _waiting: dict[tuple[str, str, str], Answer] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def ask(self, name: str, payload: str, request_hash: str, scope: FrameworkTenantScope, now: datetime) -> Question:
-        """Note a question. The same one, asked again in this execution, is another occurrence of it."""
+        """Note a question. Asked again in this execution, the same one counts as another occurrence."""
         occurrence = self._counts[name, request_hash]
         self._counts[name, request_hash] += 1
         question = Question(
@@ -136,7 +149,7 @@ class Execution:
         return question
 
     def take(self, question: Question) -> Answer | None:
-        """The answer to exactly this question, if it has come. Each is taken once."""
+        """The answer to exactly this question, or None where it has not come. Each answer is taken once."""
         answer = self._waiting.pop((question.interrupt_id, question.name, question.request_hash), None)
         if answer is not None:
             self.answered.add(question.interrupt_id)
@@ -144,7 +157,7 @@ class Execution:
         return answer
 
     def receive(self, answers: Iterable[Answer]) -> None:
-        """Keep what a resume brought; each token's answer counts once."""
+        """Keep the answers that a resume brought. Each jti counts once."""
         for answer in answers:
             if answer.receipt.jti not in self.received:
                 self.received.add(answer.receipt.jti)
@@ -152,26 +165,26 @@ class Execution:
 
     @property
     def has_finished(self) -> bool:
-        """Whether its task has finished, and so cannot be told anything any more. Also where that cannot be seen."""
+        """Whether its task has finished, and takes no answer any more. True also where its writes cannot be seen."""
         if self.writes is None:
             return True
         return any(channel not in names.CONTROL_CHANNELS for channel, _ in list(self.writes))
 
     def unanswered(self) -> list[Question]:
-        """What this execution has asked and not been told."""
+        """The questions of this execution that got no answer."""
         return [question for id_, question in list(self.asked.items()) if id_ not in self.answered]
 
 
-def _unasked(executions: Iterable[Execution]) -> list[Execution]:
-    """Of each task's newest execution, those that asked and were not told."""
+def _swallowing(executions: Iterable[Execution]) -> list[Execution]:
+    """Of each task's newest execution, those with a question that got no answer."""
     newest = {execution.task_id: execution for execution in executions}
     return [e for e in newest.values() if e.refused is None and e.unanswered()]
 
 
 def take_swallowed(executions: Iterable[Execution]) -> list[Question]:
-    """What these executions, which are over without a pause, asked and were never told in any pass of their task.
+    """The questions of these executions, which ended without a pause, that got no answer in any pass of their task.
 
-    Each is given out once: a task's writes and the next checkpoint may be stored at the same time.
+    Each is returned once: a task's writes and the next checkpoint may be stored at the same time.
     """
     asked: dict[tuple[str, str], Question] = {}
     answered: set[tuple[str, str]] = set()
@@ -190,21 +203,22 @@ class Executions:
     def __init__(self, most: int = MOST_EXECUTIONS) -> None:
         self._most = most
         self._lock = forks.Lock()
-        self._by_info: OrderedDict[int, Execution] = OrderedDict()  # an Execution holds its info, so the id stays taken
+        self._by_info: OrderedDict[int, Execution] = OrderedDict()  # by `id()` of its info, which it keeps alive
         self._by_thread: dict[Thread, dict[int, Execution]] = {}
-        self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # held, so that their ids stay taken
-        self._asked = Remembered(most)  # the last that asked a question, by thread and question, though it is over
+        self._over: OrderedDict[int, ExecutionInfo] = OrderedDict()  # finished passes, by the same key; kept alive, too
+        self._asked = Remembered(most)  # by (thread, interrupt id), the last execution that asked it and is over
 
     def of(self, graph: str, info: ExecutionInfo, configurable: Mapping[str, Any]) -> Execution:
         """The execution that `info` (`get_runtime().execution_info`) belongs to, in a task with this `configurable`.
 
-        A call that outlives its pass gets one of its own, which is not kept: the pass is recorded, and asks in the next.
+        A call that outlives its pass gets an execution of its own, which is not kept: its pass is recorded already, and it asks
+        again in the next.
         """
         key = names.execution_key(info)
         with self._lock:
-            found = self._by_info.get(key)
-            if found is None:
-                found = Execution(
+            execution = self._by_info.get(key)
+            if execution is None:
+                execution = Execution(
                     info,
                     graph=graph,
                     thread_id=str(info.thread_id),
@@ -214,12 +228,12 @@ class Executions:
                     writes=names.writes_of_task(configurable),
                 )
                 if key in self._over:
-                    return found
-                self._by_info[key] = found
-                self._by_thread.setdefault((graph, found.thread_id), {})[key] = found
+                    return execution
+                self._by_info[key] = execution
+                self._by_thread.setdefault((graph, execution.thread_id), {})[key] = execution
                 while len(self._by_info) > self._most:
                     self._forget(next(iter(self._by_info.values())))
-            return found
+            return execution
 
     def of_task(self, thread: Thread, task_id: str) -> list[Execution]:
         """The executions of one task; more than one only where several runs drive the same thread."""
@@ -231,88 +245,93 @@ class Executions:
         if thread not in self._by_thread:
             return []
         with self._lock:
-            found = list(self._by_thread.get(thread, {}).values())
-        return [e for e in found if names.is_below(e.info.checkpoint_ns, task_ns)]
+            executions = list(self._by_thread.get(thread, {}).values())
+        return [e for e in executions if names.is_below(e.info.checkpoint_ns, task_ns)]
 
     def swallowed_under(self, thread: Thread, info: ExecutionInfo) -> list[Execution]:
-        """Of a task that has returned and of all tasks below it, the executions that asked and were not told.
+        """Of a task that has returned and of all tasks below it, the executions with a question that got no answer.
 
-        Of one task only the newest counts, and nothing that was asked before this pass of the node began.
+        Of each task only the newest execution counts, and none of an earlier pass of the node.
         """
         own = names.execution_key(info)
-        found = [(names.execution_key(e.info) == own, e) for e in self.under(thread, info.checkpoint_ns)]
-        current = [(is_own, e) for is_own, e in found if is_own or not e.is_old]
-        return _unasked(e for _, e in sorted(current, key=itemgetter(0)))  # the pass's own is the newest
+        executions = [(names.execution_key(e.info) == own, e) for e in self.under(thread, info.checkpoint_ns)]
+        current = [(is_own, e) for is_own, e in executions if is_own or not e.from_earlier_pass]
+        return _swallowing(e for _, e in sorted(current, key=itemgetter(0)))  # own executions last: they are the newest
 
     def begin(self, thread: Thread, info: ExecutionInfo) -> None:
-        """A pass of a node begins: what was asked in it before, or below it, is of an earlier one."""
+        """Note that a pass of a node begins: what was asked in the node or below it belongs to earlier passes."""
         for execution in self.under(thread, info.checkpoint_ns):
-            execution.is_old = True
+            execution.from_earlier_pass = True
 
     def end_swallowed(self, thread: Thread, task_id: str) -> bool:
-        """Note that a task has finished; returns whether it asked and was not told."""
-        found = [e for e in _unasked(self.of_task(thread, task_id)) if not e.is_old]
-        for execution in found:
+        """Note that a task has finished. Returns whether it has a question that got no answer."""
+        swallowing = [e for e in _swallowing(self.of_task(thread, task_id)) if not e.from_earlier_pass]
+        for execution in swallowing:
             execution.ended = True
-        return bool(found)
+        return bool(swallowing)
 
     def swallowed_before(self, thread: Thread, ns: str, checkpoint_id: str) -> bool:
-        """Whether a subgraph's checkpoint of this id lies behind a task, of it or below it, that finished though it asked and
-        was not told."""
-        found = [e for e in _unasked(self.of_thread(thread)) if names.is_below(e.ns, ns) and not e.is_old]
-        behind = [e for e in found if names.came_before(e.info.checkpoint_id, checkpoint_id)]
-        return any(e.ended or (e.writes and e.has_finished) for e in behind)
+        """Whether, before this checkpoint of the subgraph at `ns`, a task of it or below it finished with a question that got
+        no answer."""
+        swallowing = [
+            e for e in _swallowing(self.of_thread(thread)) if names.is_below(e.ns, ns) and not e.from_earlier_pass
+        ]
+        earlier = [e for e in swallowing if names.came_before(e.info.checkpoint_id, checkpoint_id)]
+        return any(e.ended or (e.writes and e.has_finished) for e in earlier)
 
     def of_thread(self, thread: Thread) -> list[Execution]:
-        """All executions of a thread, in whatever namespace."""
+        """All executions of a thread, in any namespace."""
         with self._lock:
             return list(self._by_thread.get(thread, {}).values())
 
-    def any_of(self, thread: Thread) -> bool:
-        """Whether the thread has any."""
+    def has_any(self, thread: Thread) -> bool:
+        """Whether this process remembers an execution of the thread."""
         return thread in self._by_thread
 
     def asking(self, thread: Thread, interrupt_id: str, checkpoint_id: str) -> Execution | None:
-        """The latest execution that asked this question. Of the step at this root checkpoint, also one that is over: a task
-        passes on what a task below it asked, and the lower one's writes may be recorded before."""
+        """The latest execution that asked this question, or None.
+
+        Also one that is over, if it belongs to this root checkpoint: a task passes on what a task below it asked, and the
+        writes of the lower one may be recorded first.
+        """
         with self._lock:
-            found = [e for e in self._by_thread.get(thread, {}).values() if interrupt_id in e.asked]
-            if found:
-                return found[-1]
+            askers = [e for e in self._by_thread.get(thread, {}).values() if interrupt_id in e.asked]
+            if askers:
+                return askers[-1]
         over: Execution | None = self._asked.get((thread, interrupt_id))
         return over if over is not None and over.root_checkpoint_id == checkpoint_id else None
 
     def before(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
-        """Executions of steps that lie behind the root checkpoint of this id."""
+        """Executions that belong to an earlier root checkpoint than this one."""
         if thread not in self._by_thread:
             return []
         with self._lock:
-            found = self._by_thread.get(thread, {}).values()
-            return [e for e in found if names.came_before(e.root_checkpoint_id, checkpoint_id)]
+            executions = self._by_thread.get(thread, {}).values()
+            return [e for e in executions if names.came_before(e.root_checkpoint_id, checkpoint_id)]
 
     def since(self, thread: Thread, checkpoint_id: str) -> list[Execution]:
-        """Executions at the checkpoint of this id, in whatever namespace, and at newer ones."""
+        """Executions at the checkpoint of this id or at newer ones, in any namespace."""
         if thread not in self._by_thread:
             return []
         with self._lock:
-            found = self._by_thread.get(thread, {}).values()
-            return [e for e in found if not names.came_before(e.info.checkpoint_id, checkpoint_id)]
+            executions = self._by_thread.get(thread, {}).values()
+            return [e for e in executions if not names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
-    def was_read(self, thread: Thread) -> None:
-        """The thread's newest checkpoint was read, as a run does when it begins."""
+    def note_read(self, thread: Thread) -> None:
+        """Note that the thread's newest checkpoint was read, as a run does when it begins."""
         if thread not in self._by_thread:
             return
         with self._lock:
             for execution in self._by_thread.get(thread, {}).values():
-                execution.of_before = True
+                execution.from_earlier_run = True
 
     def below(self, thread: Thread, ns: str, checkpoint_id: str) -> list[Execution]:
-        """Executions of a subgraph's steps that lie behind that subgraph's checkpoint of this id."""
+        """Executions of the subgraph at `ns` that belong to an earlier checkpoint of it than this one."""
         if thread not in self._by_thread:
             return []
         with self._lock:
-            found = self._by_thread.get(thread, {}).values()
-            return [e for e in found if e.ns == ns and names.came_before(e.info.checkpoint_id, checkpoint_id)]
+            executions = self._by_thread.get(thread, {}).values()
+            return [e for e in executions if e.ns == ns and names.came_before(e.info.checkpoint_id, checkpoint_id)]
 
     def drop(self, executions: Sequence[Execution]) -> None:
         """Forget executions that are over."""
@@ -328,17 +347,17 @@ class Executions:
 
     def _forget(self, execution: Execution) -> None:
         self._by_info.pop(names.execution_key(execution.info), None)
-        place = (execution.graph, execution.thread_id)
-        thread = self._by_thread.get(place, {})
-        thread.pop(names.execution_key(execution.info), None)
-        if not thread:
-            self._by_thread.pop(place, None)
+        thread = (execution.graph, execution.thread_id)
+        executions = self._by_thread.get(thread, {})
+        executions.pop(names.execution_key(execution.info), None)
+        if not executions:
+            self._by_thread.pop(thread, None)
 
     def __len__(self) -> int:
         return len(self._by_info)
 
 
 def interrupt_id(thread_id: str, task_id: str, name: str, request_hash: str, occurrence: int) -> str:
-    """`i-` and 12 hex digits that follow from the question, so it keeps its id when a node runs again."""
+    """The id of a question: `i-` and 12 hex digits of a hash, so that it is the same when the node runs again."""
     text = canonical_json([thread_id, task_id, name, request_hash, occurrence])
     return "i-" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]

@@ -25,10 +25,10 @@ Failpoint = Literal[
 
 
 class Reached(Protocol):
-    """Called with the place that was just reached."""
+    """What a test sets: called with the name of the failpoint that was reached."""
 
-    def __call__(self, place: Failpoint, /) -> None: ...
+    def __call__(self, failpoint: Failpoint, /) -> None: ...
 
 
-def nothing(place: Failpoint, /) -> None:
-    """What happens at a failpoint that nobody uses."""
+def nothing(failpoint: Failpoint, /) -> None:
+    """Does nothing: the default."""

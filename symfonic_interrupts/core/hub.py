@@ -33,7 +33,8 @@ SCOPE: str = "__symfonic_scope"
 DELIVERY_RUN: str = "__symfonic_delivery_run"
 """Key of `configurable`: the delivery that runs the graph (`core.delivery_run`)."""
 
-MOST_TOLD = 10_000
+MOST_REPORTED = 10_000
+"""So many reports are remembered, so that each is made once."""
 
 TENANT_KEYS = ("tenant_id", "sub_tenant_id", "namespace")
 
@@ -54,10 +55,10 @@ class Hub:
     subscribers: list[Subscriber] = field(default_factory=list)
     cached_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
     graph_nodes: dict[str, frozenset[str]] = field(default_factory=dict)
-    node_objects: dict[str, dict[str, list[object]]] = field(default_factory=dict)  # see `wiring.node_objects`
+    node_objects: dict[str, dict[str, list[object]]] = field(default_factory=dict)  # see `graph_checks.node_objects`
     lock: forks.Lock = field(default_factory=forks.Lock)
     failpoint: Reached = nothing
-    told: OrderedDict[Any, None] = field(default_factory=OrderedDict)
+    reported: OrderedDict[Any, None] = field(default_factory=OrderedDict)
     alarm: Alarm = field(default_factory=Alarm)
     checks: Threads = field(default_factory=lambda: Threads(4, "symfonic-checks"))  # where answers are validated
 
@@ -66,13 +67,13 @@ class Hub:
         return f"{self.config.audience}/{graph}"
 
     def first_time(self, what: Any) -> bool:
-        """Whether this process tells of something for the first time, as far as it remembers."""
+        """Whether this process reports `what` for the first time. It remembers the last `MOST_REPORTED`."""
         with self.lock:
-            if what in self.told:
+            if what in self.reported:
                 return False
-            self.told[what] = None
-            while len(self.told) > MOST_TOLD:
-                self.told.popitem(last=False)
+            self.reported[what] = None
+            while len(self.reported) > MOST_REPORTED:
+                self.reported.popitem(last=False)
         return True
 
     def covered_nodes(
@@ -81,14 +82,14 @@ class Hub:
         """The nodes of a graph that a registration covers: (registration, `"sub:node"`).
 
         Args:
-            objects: `node_objects` of the graph, where they are not noted yet.
+            objects: `node_objects` of the graph; None: those that were noted when its adapter was made.
         """
         known = objects if objects is not None else self.node_objects.get(graph)
         for registration in self.registry.values():
             owner = registration.nodes_of
             above = [""]  # where no adapter was made, nobody knows what the graph carries
             if owner is not None and known is not None:
-                above = [prefix for prefix, objects in known.items() if any(found is owner for found in objects)]
+                above = [prefix for prefix, carried in known.items() if any(other is owner for other in carried)]
             for entry in registration.nodes:
                 in_graph, _, path = entry.rpartition("/")
                 if in_graph in ("", graph):
@@ -118,20 +119,27 @@ class Hub:
         """
         configurable = config.get("configurable") or {}
         if self.config.scope_resolver is not None:
-            found = self.config.scope_resolver(config)
-            if found is not None and not isinstance(found, FrameworkTenantScope):
+            scope = self.config.scope_resolver(config)
+            if scope is not None and not isinstance(scope, FrameworkTenantScope):
                 raise ScopeRequired("FrameworkConfig.scope_resolver must return a FrameworkTenantScope, or None")
-            return found
+            return scope
         if any(configurable.get(key) is not None for key in TENANT_KEYS):
             parts: list[Any] = [configurable.get(key) for key in TENANT_KEYS]
             return FrameworkTenantScope(*parts)
         return None
 
     def require_scope(self, scope: FrameworkTenantScope | None, remedy: str) -> FrameworkTenantScope:
-        """The scope given, or the default one. Raises ScopeRequired."""
-        found = scope or self.config.default_scope
-        if found is None:
+        """The scope given, or the default one.
+
+        Args:
+            remedy: the end of the error message: how to name a scope here.
+
+        Raises:
+            ScopeRequired: neither is there.
+        """
+        scope = scope or self.config.default_scope
+        if scope is None:
             raise ScopeRequired(f"scope: no tenant was given and FrameworkConfig.default_scope is not set; {remedy}")
-        if not isinstance(found, FrameworkTenantScope):
-            raise ScopeRequired(f"scope must be a FrameworkTenantScope, not {type(found).__name__}")
-        return found
+        if not isinstance(scope, FrameworkTenantScope):
+            raise ScopeRequired(f"scope must be a FrameworkTenantScope, not {type(scope).__name__}")
+        return scope

@@ -30,7 +30,8 @@ class LeaseKeeper:
     """Renews a lease every third of its time while a graph runs, and knows whether it still holds.
 
     Attributes:
-        failed: a write of the run failed, so its end is not clean.
+        lease: the lease itself.
+        failed: a write of the run failed, or the lease was lost; the thread must be looked at again.
     """
 
     def __init__(self, hub: Hub, lease: Lease, valid_until: float) -> None:
@@ -52,7 +53,7 @@ class LeaseKeeper:
 
     @contextmanager
     def for_writing(self) -> Iterator[None]:
-        """Around a write of the run.
+        """A context for one write of the run. `failed` is set where the write raises.
 
         Raises:
             ThreadBusy: another worker may have taken the thread, or the delivery is over.
@@ -74,7 +75,7 @@ class LeaseKeeper:
                 self._writers.discard(task)
 
     @property
-    def _pause(self) -> float:
+    def _seconds_between(self) -> float:
         return self._ttl.total_seconds() / 3
 
     def _renewed(self, since: float, held: bool) -> None:
@@ -83,7 +84,7 @@ class LeaseKeeper:
     # -- sync
 
     def start(self) -> None:
-        self._hub.alarm.set(self, self._pause, self._start_thread)
+        self._hub.alarm.set(self, self._seconds_between, self._start_thread)
 
     def stop(self) -> None:
         self._hub.alarm.take_back(self)
@@ -104,7 +105,7 @@ class LeaseKeeper:
                 pass  # the lease holds until its time is over; try again before
             else:
                 self._renewed(since, held)
-            self._stop.wait(self._pause)
+            self._stop.wait(self._seconds_between)
 
     # -- async
 
@@ -112,17 +113,17 @@ class LeaseKeeper:
         self._task = asyncio.create_task(self._akeep())
 
     async def astop(self) -> None:
-        # LangGraph leaves the writes of a run behind that is cancelled while it ends: none may come after the next worker's
+        # A run that is cancelled while it ends leaves writes running. None of them may come after those of the next worker.
         self._valid_until = float("-inf")
-        behind = {*self._writers, *({self._task} if self._task is not None else ())} - {asyncio.current_task()}
+        remaining = {*self._writers, *({self._task} if self._task is not None else ())} - {asyncio.current_task()}
         if self._task is not None:
             self._task.cancel()
-        if behind:
-            await asyncio.wait(behind)
+        if remaining:
+            await asyncio.wait(remaining)
 
     async def _akeep(self) -> None:
         while True:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(self._seconds_between)
             since = time.monotonic()
             try:
                 held = await self._hub.database.arun(self._hub.operations.leasing.renew_lease, self.lease, self._ttl)
@@ -131,8 +132,8 @@ class LeaseKeeper:
             self._renewed(since, held)
 
 
-class Keep(Effect[None]):
-    """Start renewing."""
+class StartRenewing(Effect[None]):
+    """Start renewing the lease."""
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self._keeper = keeper
@@ -144,8 +145,8 @@ class Keep(Effect[None]):
         self._keeper.astart()
 
 
-class StopKeeping(Effect[None]):
-    """Stop renewing."""
+class StopRenewing(Effect[None]):
+    """Stop renewing the lease. Returns when no write of the run is left."""
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self._keeper = keeper
@@ -162,12 +163,13 @@ Held = tuple[LeaseKeeper, list[PauseWithAnswer]]
 
 
 def new_owner() -> str:
-    """The name under which one delivery holds its thread."""
+    """A random name under which one delivery holds its thread."""
     return secrets.token_hex(8)
 
 
 def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, taking: Effect[T]) -> Effects[T]:
-    """Do what takes the thread for this owner. Where that is cancelled, the thread may have been taken all the same."""
+    """Carry out `taking`, which takes the thread for this owner. Where it is cancelled, end the lease: the transaction may have
+    been committed before the cancellation arrived."""
     try:
         return (yield from taking)
     except asyncio.CancelledError:
@@ -177,17 +179,18 @@ def given_back_if_cancelled(hub: Hub, graph: str, thread_id: str, owner: str, ta
 
 
 def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoints: str | None = None) -> Effects[Held]:
-    """Hold the thread, waiting for another worker at most `wait`. Also the thread's pauses as they are then.
+    """Take the lease of the thread. Gives it with the thread's pauses as they are then.
 
     Args:
-        breakpoints: canonical JSON of those of the run to come.
+        wait: how long to wait at most for another worker that holds it.
+        breakpoints: static breakpoints of the run to come, as canonical JSON.
 
     Raises:
         ThreadBusy: another worker held it for all that time.
     """
     owner = new_owner()
     give_up = time.monotonic() + wait.total_seconds()
-    pause = FIRST_WAIT_SECONDS
+    next_wait = FIRST_WAIT_SECONDS
     while True:
         since = time.monotonic()
         take = transact(hub.operations.leasing.take_lease, graph, thread_id, owner, hub.config.lease_ttl, breakpoints)
@@ -199,5 +202,5 @@ def take_lease(hub: Hub, graph: str, thread_id: str, wait: timedelta, breakpoint
             raise ThreadBusy(
                 "another worker drives this thread; accepted answers are stored, and it or recover() delivers them"
             )
-        yield from Wait(pause)
-        pause = min(pause * 1.5, LONGEST_WAIT_SECONDS)
+        yield from Wait(next_wait)
+        next_wait = min(next_wait * 1.5, LONGEST_WAIT_SECONDS)

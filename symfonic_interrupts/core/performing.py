@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 
 class _Abandoned(BaseException):
-    """Whoever read the chunks has stopped. Effects get this instead of GeneratorExit, after which a generator may not yield."""
+    """The reader of the chunks has stopped. The effects get this in place of GeneratorExit, after which a generator may not
+    yield; they still have a lease to give back."""
 
 
 class _Advance:

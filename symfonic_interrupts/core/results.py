@@ -1,4 +1,4 @@
-"""What callers are told of a pause and of an answer. Pure data."""
+"""What callers get to see of a pause and of an answer. Pure data."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def view_of(row: PauseWithAnswer, registration: InterruptRegistration, now: date
 
 def receipt_of(row: PauseRow, at: datetime, actor: str | None, response_hash: str) -> AnswerReceipt:
     """The receipt of an answer to this row."""
-    where = columns_of(row, "interrupt_id", "name", "thread_id")
-    return AnswerReceipt(answered_at=at, actor=actor, response_hash=response_hash, **where)
+    pause = columns_of(row, "interrupt_id", "name", "thread_id")
+    return AnswerReceipt(answered_at=at, actor=actor, response_hash=response_hash, **pause)

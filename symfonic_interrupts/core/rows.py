@@ -1,4 +1,4 @@
-"""Between a stored pause and what is said of it: rows from questions, tokens and events from rows. Pure functions.
+"""Makes rows from questions, and tokens, events and receipts from rows. Pure functions.
 
 Nothing is minted from a row whose MAC does not fit.
 """
@@ -146,9 +146,9 @@ def pause_record(hub: Hub, row: PauseRow) -> Event:
 def answer_record(hub: Hub, row: PauseRow, response: str, at: datetime, *, actor: str | None, defaulted: bool) -> Event:
     """The event row of an accepted answer: the event, and who answered."""
     seconds = max(0.0, (at - row["created_at"]).total_seconds())
-    where = columns_of(row, "name", "interrupt_id", "thread_id", "run_id", "payload")
+    pause = columns_of(row, "name", "interrupt_id", "thread_id", "run_id", "payload")
     shapes = hub.registry.shapes(row["name"])
-    kind, body = _record(shapes.answered(response=response, seconds=seconds, defaulted=defaulted, **where))
+    kind, body = _record(shapes.answered(response=response, seconds=seconds, defaulted=defaulted, **pause))
     return kind, {**body, "actor": actor}
 
 
@@ -169,7 +169,7 @@ def used_answer_event(hub: Hub, answer: Answer, question: Question | None, run_i
 
 
 def expiry_event(hub: Hub, row: PauseRow, swept_at: datetime) -> ExpiryEvent:
-    """The event of a pause whose time was over when the janitor came."""
+    """The event of a pause that the janitor found past its `expires_at`."""
     common = columns_of(row, "interrupt_id", "scope_hash", "thread_id")
     times = {"expired_at": row["expires_at"], "swept_at": swept_at}
     return hub.registry.shapes(row["name"]).expired(row["name"], **common, **times)

@@ -1,1 +1,1 @@
-"""What moves a thread on: what is there (evidence), what comes next (planner), doing it (deliverer), recovery."""
+"""Delivering stored answers: what checkpoints say (evidence), what is next (planner), doing it (drive, deliverer), recovery."""

@@ -17,7 +17,7 @@ from symfonic_interrupts.asking.drift import tool_nodes
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, Emit, ReadState, transact
 from symfonic_interrupts.core.hub import DELIVERY_RUN, SCOPE, TENANT_KEYS, Hub
-from symfonic_interrupts.core.lease import Held, StopKeeping, take_lease
+from symfonic_interrupts.core.lease import Held, StopRenewing, take_lease
 from symfonic_interrupts.core.rows import open_events
 from symfonic_interrupts.delivering.drive import Drive
 from symfonic_interrupts.delivering.evidence import head_id
@@ -59,10 +59,10 @@ class Deliverer:
         Args:
             graph_kwargs: for the graph's own call; `config` may be among them.
             held: the thread's lease, where the caller has taken it.
-            recovering: leave threads that are being driven alone; implies `by_itself`.
-            by_itself: nobody asked for this delivery: leave threads that failed alone.
+            recovering: do not wait for a thread that another worker drives; implies `by_itself`.
+            by_itself: no caller asked for this delivery: a thread that failed is left alone.
             crashed: the thread is known to be unfinished.
-            on_failure: is told what is kept of a failure, before it is raised.
+            on_failure: called with what was stored of a failure, before the failure is raised.
 
         Raises:
             CheckpointMissing, ThreadBusy, StoreError: and whatever the graph raises.
@@ -75,7 +75,7 @@ class Deliverer:
         take = take_lease(self._hub, self._saver.graph, thread_id, wait, breakpoints_of(kwargs))
         keeper, rows = held or (yield from take)
         self._hub.failpoint("lease_taken")
-        if by_itself and keeper.lease.failed:  # meanwhile: it is not looked for
+        if by_itself and keeper.lease.failed:  # it failed after it was listed
             yield from transact(self._hub.operations.leasing.end_lease, keeper.lease, clean=False)
             return Delivery(thread_id)
         kwargs = with_breakpoints(kwargs, keeper.lease.breakpoints)
@@ -96,13 +96,13 @@ class Deliverer:
     def _end(
         self, thread_id: str, drive: Drive, run: DeliveryRun, progress: Progress, ending: Ending
     ) -> Effects[FailedThread | None]:
-        """Give the lease back, and keep what is to be kept of a failure."""
-        at: str | None = None
+        """End the lease, and store the failure of the drive, if it had one."""
+        checkpoint_id: str | None = None
         failure: Failure | None = None
         try:
-            yield from StopKeeping(run.lease)
+            yield from StopRenewing(run.lease)
             if ending.clean and progress.ran and not progress.over:
-                at = yield from head_id(thread_id)
+                checkpoint_id = yield from head_id(thread_id)
             if ending.clean and (progress.raised is not None or progress.failure is not None):
                 failure = yield from drive.failure()
         except asyncio.CancelledError:
@@ -116,13 +116,13 @@ class Deliverer:
                     run.lease.lease,
                     clean=ending.clean,
                     used=sorted(run.used),
-                    checkpoint_id=at,
+                    checkpoint_id=checkpoint_id,
                     failure=failure,
                 )
         return failed_thread(thread_id, failed_at, failure) if failure is not None and failed_at is not None else None
 
     def check_kwargs(self, graph_kwargs: dict[str, Any], thread_id: str | None = None) -> dict[str, Any]:
-        """The keyword arguments for the graph's call, if a delivery may be made with them. Raises UsageError."""
+        """The keyword arguments of the graph's call, unchanged. Raises UsageError where a delivery cannot be made with them."""
         if thread_id is not None and not thread_id:
             raise UsageError("thread_id must be a non-empty string")
         configurable = dict((graph_kwargs.get("config") or {}).get("configurable") or {})
@@ -145,9 +145,10 @@ class Deliverer:
             )
         return graph_kwargs
 
-    # -- what is told of it
+    # -- the result
 
     def _report(self, thread_id: str, kwargs: dict[str, Any], progress: Progress) -> Effects[Delivery]:
+        """What this delivery did. Where it ran nothing, the open pauses are emitted as a run would have done."""
         standing = [row for row in progress.rows if row["state"] == "pending" and not row["overdue"]]
         pauses = open_events(self._hub, standing)
         output = progress.output

@@ -1,6 +1,6 @@
 """One delivery of one thread: run its graph with what the planner says, until nothing is left to do.
 
-`Drive` goes round: catch up with the thread's head, decide the next step, run the graph with it, conclude.
+`Drive` goes round: catch up with the thread's head, plan, run the graph with the plan's answers, conclude.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from symfonic_interrupts.core.checkpoints import read_tasks
 from symfonic_interrupts.core.delivery_run import DeliveryRun
 from symfonic_interrupts.core.effects import Effects, RunGraph, transact
 from symfonic_interrupts.core.hub import DELIVERY_RUN, SCOPE, TENANT_KEYS, Hub
-from symfonic_interrupts.core.lease import Keep
+from symfonic_interrupts.core.lease import StartRenewing
 from symfonic_interrupts.core.rows import scope_of, stored_answer, used_answer_event
 from symfonic_interrupts.delivering.evidence import (
     Outlook,
@@ -46,8 +46,8 @@ class Drive:
 
     Args:
         kwargs: for the graph's own call; `config` may be among them.
-        run: what this delivery and the saver tell each other.
-        by_itself: nobody asked for this delivery: nodes that raised are not run again.
+        run: what this delivery and the saver share.
+        by_itself: no caller asked for this delivery: nodes that raised are not run again.
     """
 
     def __init__(
@@ -87,58 +87,59 @@ class Drive:
                     " graph that asked; its answers stay stored"
                 )
             yield from self._catch_up(head)
-            step = yield from self._decide(head, crashed=crashed)
-            yield from self._settle(step)
-            if not step.resume and not step.proceed:
-                if step.homeless:
+            next_plan = yield from self._plan(head, crashed=crashed)
+            yield from self._settle(next_plan)
+            if not next_plan.resume and not next_plan.proceed:
+                if next_plan.homeless:
+                    homeless_id = next_plan.homeless[0]["interrupt_id"]
                     raise RegistrationError(
-                        f"no task of the graph took the answer to {step.homeless[0]['interrupt_id']}: the node that asked was"
+                        f"no task of the graph took the answer to {homeless_id}: the node that asked was"
                         " renamed or removed; the answer stays stored until that node is back or the thread goes on"
                     )
                 return
-            yield from self._run_graph(step)
+            yield from self._run_graph(next_plan)
             head = yield from self._conclude()
             if self._progress.over:
                 return
 
-    # -- the four steps
+    # -- one round
 
     def _catch_up(self, head: CheckpointTuple) -> Effects[None]:
-        """Close what the thread has left behind: somebody else may have run it on."""
-        at = str(id_of(head))
+        """Close the pauses that the thread has passed: a run of the application's own may have moved it on."""
+        head_id = str(id_of(head))
         progress, operations = self._progress, self._hub.operations
-        if any(names.came_before(row["checkpoint_id"], at) for row in progress.rows):
-            used = yield from used_before(at, progress.rows)
+        if any(names.came_before(row["checkpoint_id"], head_id) for row in progress.rows):
+            used = yield from used_before(head_id, progress.rows)
             changed = yield from transact(
-                operations.settling.advance, self._saver.graph, self._thread_id, at, used=used
+                operations.settling.advance, self._saver.graph, self._thread_id, head_id, used=used
             )
             progress.note_ends(changed)
             progress.rows = yield from transact(operations.reading.load_thread, self._saver.graph, self._thread_id)
 
-    def _decide(self, head: CheckpointTuple, *, crashed: bool) -> Effects[Plan]:
-        """The planner's next step, as far as no breakpoint and no failure stands in its way."""
+    def _plan(self, head: CheckpointTuple, *, crashed: bool) -> Effects[Plan]:
+        """What to do next. Stops at a breakpoint, and at a failure where no caller asked for this delivery."""
         facts = yield from self._facts(head)
-        step = plan(**facts, crashed=False)
-        if not step.proceed and (not crashed or self._progress.ran):
-            return step
-        outlook = yield from self._look(head, step.answers)
+        next_plan = plan(**facts, crashed=False)
+        if not next_plan.proceed and (not crashed or self._progress.ran):
+            return next_plan
+        outlook = yield from self._look(head, next_plan.answers)
         if crashed and outlook.work and not self._progress.ran:
-            step = plan(**facts, crashed=True)
+            next_plan = plan(**facts, crashed=True)
         if self._by_itself and outlook.failed:
-            step.resume, step.proceed = {}, False
+            next_plan.resume, next_plan.proceed = {}, False
             self._progress.failure = Raised.kept(*outlook.failed[0])
         elif outlook.at_breakpoint and not outlook.failed:
-            step.proceed = False
-        return step
+            next_plan.proceed = False
+        return next_plan
 
-    def _run_graph(self, step: Plan) -> Effects[None]:
-        """Run the graph with the step's answers, or on without one."""
+    def _run_graph(self, next_plan: Plan) -> Effects[None]:
+        """Run the graph with the plan's answers, or on without any."""
         run, progress = self._run, self._progress
-        answers = step.answers
+        answers = next_plan.answers
         self._tried.update(jtis_of(answers))
         run.brought.update(jtis_of(answers))
         run.rows = progress.rows
-        # of one that a node took before it was cut off, it is announced already
+        # an answer that a node took before it was cut off is announced already
         run.unannounced.update(row["jti"] for row in answers if row["used_at"] is None)
         for row in progress.rows:
             if row["state"] == "answered" and not row["native"]:
@@ -147,52 +148,53 @@ class Drive:
         if not progress.ran:
             if run.lease.lease.failed:
                 yield from transact(self._hub.operations.leasing.try_again, run.lease.lease)
-            yield from Keep(run.lease)
+            yield from StartRenewing(run.lease)
         progress.ran = True
         graph_kwargs = {key: value for key, value in self._kwargs.items() if key != "config"}
-        command = self._command(step)
+        command = self._command(next_plan)
         self._hub.failpoint("resume_started")
-        run.lease.check()  # LangGraph would refuse answers that another worker has delivered, in words of its own
+        run.lease.check()  # else LangGraph would refuse the answers that another worker has delivered, with an error of its own
         run.reached = None
         try:
             progress.output = yield from RunGraph(command, config, graph_kwargs)
         except Exception as error:
-            # those are LangGraph's refusals of what was sent: no node went on with it
+            # these two say that LangGraph refused what was sent: no node has run
             if not (is_invalid_resume(error) or isinstance(error, UnknownInterruptError)):
                 progress.raised = error
             raise
         self._hub.failpoint("run_ended")
 
     def _conclude(self) -> Effects[CheckpointTuple | None]:
-        """Note how the thread's answers stand after a run. Gives the thread's head, where the drive goes on."""
+        """Store how the thread's answers ended in a run. Gives the checkpoint to go on from."""
         run, progress = self._run, self._progress
-        # a run that stored no checkpoint asks again where it stood; or the thread was moved on, or deleted, meanwhile
+        # a run that stored no checkpoint has asked again; or meanwhile the thread was moved on, or deleted
         head = None if run.reached else (yield from checkpoint_at(self._thread_id))
-        at = run.reached or id_of(head)
-        if at is None:
+        head_id = run.reached or id_of(head)
+        if head_id is None:
             return None
         conclude = self._hub.operations.leasing.conclude
-        conclusion = yield from transact(conclude, run.lease.lease, at, list(progress.ids), sorted(run.used))
+        conclusion = yield from transact(conclude, run.lease.lease, head_id, list(progress.ids), sorted(run.used))
         progress.rows, progress.over = conclusion.rows, conclusion.over
         progress.ended.update(conclusion.states)
-        progress.note_ends(conclusion.moved)  # also answers that came while the run went on without them
+        progress.note_ends(conclusion.moved)  # also answers that came during the run and that it did without
         self._hub.failpoint("applied_marked")
         if progress.over:
             return head
         return head or (yield from checkpoint_at(self._thread_id))
 
-    def _settle(self, step: Plan) -> Effects[None]:
-        applied, unused = jtis_of(step.applied), jtis_of(step.unused)
+    def _settle(self, next_plan: Plan) -> Effects[None]:
+        """Store which answers have ended."""
+        applied, unused = jtis_of(next_plan.applied), jtis_of(next_plan.unused)
         if applied or unused:
             settle = self._hub.operations.settling.settle
             moved, rows = yield from transact(settle, self._saver.graph, self._thread_id, applied, unused)
             self._progress.rows = rows
             self._progress.note_ends(moved)
 
-    # -- what is decided by
+    # -- what the planner needs
 
     def _facts(self, head: CheckpointTuple) -> Effects[dict[str, Any]]:
-        """What the planner decides by, but for what a run that died has left."""
+        """The arguments of `plan`, without `crashed`."""
         progress = self._progress
         answered = [row for row in progress.rows if row["state"] == "answered"]
         progress.ids.update((row["jti"], row["interrupt_id"]) for row in answered)
@@ -210,7 +212,7 @@ class Drive:
         }
 
     def _look(self, head: CheckpointTuple | None, sending: list[PauseWithAnswer]) -> Effects[Outlook]:
-        """What the thread's tasks would do if the graph ran on."""
+        """How the thread stands: what would run if the graph ran on."""
         ended = yield from transact(
             self._hub.operations.reading.ended_natives, self._saver.graph, self._thread_id, str(id_of(head))
         )
@@ -220,25 +222,25 @@ class Drive:
     # -- a failure
 
     def failure(self) -> Effects[Failure | None]:
-        """What is kept of the failure of this drive; None where the thread has no pause that it could belong to."""
+        """The failure of this drive, as it is stored; None where the thread has no pause that it could belong to."""
         run, progress = self._run, self._progress
-        had = [row for row in progress.rows if row["jti"] in run.brought | run.used]
-        had = had or [row for row in progress.rows if row["state"] == "answered"]
-        about: PauseRow | None = had[0] if had else (yield from self._latest())
-        if about is None:
+        delivered = [row for row in progress.rows if row["jti"] in run.brought | run.used]
+        delivered = delivered or [row for row in progress.rows if row["state"] == "answered"]
+        subject: PauseRow | None = delivered[0] if delivered else (yield from self._latest())
+        if subject is None:
             return None
         raised = progress.failure
         if progress.raised is not None:
             raised = Raised.by(progress.raised, (yield from self._node_that_raised()))
-        assert raised is not None, "asked for what was raised"
-        ids = tuple(sorted({row["interrupt_id"] for row in had} or {about["interrupt_id"]}))
-        return Failure(raised.node, raised.error_type, raised.message, about, ids)
+        assert raised is not None, "`failure` is called only after something was raised"
+        ids = tuple(sorted({row["interrupt_id"] for row in delivered} or {subject["interrupt_id"]}))
+        return Failure(raised.node, raised.error_type, raised.message, subject, ids)
 
     def _node_that_raised(self) -> Effects[str | None]:
         try:
             head = yield from checkpoint_at(self._thread_id)
             outlook = yield from self._look(head, [])
-        except Exception:  # the failure itself is to be kept, not that its place cannot be read
+        except Exception:  # the failure is stored all the same, without its node
             return None
         return outlook.failed[0][0] if outlook.failed else None
 
@@ -247,12 +249,13 @@ class Drive:
 
     # -- what the graph is called with
 
-    def _command(self, step: Plan) -> Command[Any] | None:
+    def _command(self, next_plan: Plan) -> Command[Any] | None:
+        """The graph's input: the answers to send, by LangGraph's interrupt id; None where it only runs on."""
         self._run.natives, self._run.envelopes = {}, []
-        if not step.resume:
+        if not next_plan.resume:
             return None
         resume: dict[str, Any] = {}
-        for langgraph_id, rows in step.resume.items():
+        for langgraph_id, rows in next_plan.resume.items():
             answers = [stored_answer(self._hub, row) for row in rows]
             if rows[0]["native"]:
                 resume[langgraph_id] = value = json.loads(answers[0].response)

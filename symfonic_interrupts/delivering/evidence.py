@@ -1,4 +1,4 @@
-"""What a thread's checkpoints say of its stored answers, and of what a run that died has left. Reads, and decides nothing."""
+"""What a thread's checkpoints say of its stored answers, and of the work that is left. Reads only."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from symfonic_interrupts.store.rows import PauseWithAnswer
 
 
 def checkpoint_at(thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> GetTuple:
-    """The step that reads a checkpoint; without an id the newest of its namespace."""
-    place = {"thread_id": thread_id, "checkpoint_ns": ns}
+    """The effect that reads a checkpoint; without an id the newest of its namespace."""
+    configurable = {"thread_id": thread_id, "checkpoint_ns": ns}
     if checkpoint_id is not None:
-        place["checkpoint_id"] = checkpoint_id
-    return GetTuple({"configurable": place})
+        configurable["checkpoint_id"] = checkpoint_id
+    return GetTuple({"configurable": configurable})
 
 
 def head_id(thread_id: str) -> Effects[str | None]:
-    """The thread's newest checkpoint, or None where it cannot be told."""
+    """The id of the thread's newest checkpoint; None where there is none or it cannot be read."""
     try:
         head = yield from checkpoint_at(thread_id)
     except Exception:
@@ -39,19 +39,23 @@ def id_of(checkpoint: Any) -> str | None:
 def leaves_of(
     answered: list[PauseWithAnswer], read: dict[tuple[str, str], dict[str, TaskState]]
 ) -> Effects[dict[str, TaskState]]:
-    """By jti, the task that asked, from the checkpoint in which it asked."""
+    """By jti, the task that asked, from the checkpoint in which it asked.
+
+    Args:
+        read: by (namespace, checkpoint id), the tasks of checkpoints that were read already; others are added.
+    """
     leaves: dict[str, TaskState] = {}
     for row in answered:
-        place = (row["leaf_ns"], row["leaf_checkpoint_id"])
-        if place not in read:
-            found = yield from checkpoint_at(row["thread_id"], *place)
-            read[place] = read_tasks(found.pending_writes) if found is not None else {}
-        leaves[row["jti"]] = read[place].get(row["leaf_task_id"], TaskState())
+        position = (row["leaf_ns"], row["leaf_checkpoint_id"])
+        if position not in read:
+            checkpoint = yield from checkpoint_at(row["thread_id"], *position)
+            read[position] = read_tasks(checkpoint.pending_writes) if checkpoint is not None else {}
+        leaves[row["jti"]] = read[position].get(row["leaf_task_id"], TaskState())
     return leaves
 
 
 def used_before(checkpoint_id: str, rows: list[PauseWithAnswer]) -> Effects[list[str]]:
-    """Answers to questions before this checkpoint that their tasks did use: a run that died may not have noted it."""
+    """Jtis of answers to questions of earlier checkpoints that their tasks used: a run that died may not have noted it."""
     answered = [
         row for row in rows if row["state"] == "answered" and names.came_before(row["checkpoint_id"], checkpoint_id)
     ]
@@ -67,7 +71,7 @@ def used_before(checkpoint_id: str, rows: list[PauseWithAnswer]) -> Effects[list
 def left_behind(
     answered: list[PauseWithAnswer], leaves: dict[str, TaskState], tasks: dict[str, TaskState]
 ) -> Effects[list[str]]:
-    """Jtis of unused answers to questions of a subgraph whose state was changed: it stands elsewhere now."""
+    """Jtis of unused answers to a subgraph that has moved on to a newer checkpoint, as by `update_state`."""
     left: list[str] = []
     heads: dict[str, Any] = {}
     waiting = waiting_in(tasks)
@@ -89,8 +93,8 @@ class Outlook:
     """How a thread stands that nobody drives.
 
     Attributes:
-        work: a task was begun or is to come, and waits for nobody.
-        failed: the nodes that raised, with their paths, and what the checkpoint keeps of their errors.
+        work: a task was begun or comes next, and waits for no person.
+        failed: (path, error) of each node that raised; the error as the checkpoint keeps it, its repr.
         at_breakpoint: it stands at a static breakpoint, of the graph or of one below it.
     """
 
@@ -123,13 +127,15 @@ class Standing:
             ended: LangGraph's ids of native questions whose answers have ended.
             sending: answers that are about to be sent, or will be.
         """
-        on_their_way = [row for row in sending if row["used_at"] is None]
-        stand = frozenset(_id_of(row) for row in (*(row for row in rows if row["state"] == "pending"), *on_their_way))
+        not_yet_used = [row for row in sending if row["used_at"] is None]
+        standing = frozenset(
+            _id_of(row) for row in (*(row for row in rows if row["state"] == "pending"), *not_yet_used)
+        )
         natives = {row["langgraph_id"] for row in rows if row["native"] and row["state"] == "answered"}
-        return cls(stand, frozenset(ended | natives) - stand)
+        return cls(standing, frozenset(ended | natives) - standing)
 
     def is_waiting(self, state: TaskState) -> bool:
-        """Whether the task waits for a person: everything that it asks is a question that still stands."""
+        """Whether the task waits for a person: all questions that it asks still stand."""
         ours = {i.value["interrupt_id"] for i in state.pending if is_marker(i.value)}
         return bool(state.pending) and ours <= self.open and not any(i.id in self.ended for i in state.pending)
 
@@ -151,39 +157,39 @@ def look(graph: Any, thread_id: str, kwargs: dict[str, Any], head: Any, standing
 def _look(
     graph: Any, thread_id: str, ns: str, kwargs: dict[str, Any], head: Any, standing: Standing
 ) -> Effects[Outlook]:
-    place = {"thread_id": thread_id, **({"checkpoint_ns": ns} if ns else {})}
-    history = yield from ReadHistory({"configurable": place}, 2)
+    configurable = {"thread_id": thread_id, **({"checkpoint_ns": ns} if ns else {})}
+    history = yield from ReadHistory({"configurable": configurable}, 2)
     if not history:
         return Outlook()
     if head is None:
-        place = history[0].config["configurable"]
-        head = yield from checkpoint_at(thread_id, place["checkpoint_ns"], place["checkpoint_id"])
+        position = history[0].config["configurable"]
+        head = yield from checkpoint_at(thread_id, position["checkpoint_ns"], position["checkpoint_id"])
     tasks = read_tasks(head.pending_writes if head is not None else ())
     if not tasks and at_breakpoint(graph, kwargs, history):
         return Outlook(at_breakpoint=True)
     named = {task.id for task in history[0].tasks}
     handlers = [task for id_, task in tasks.items() if id_ not in named]
-    seen = Outlook()
+    outlook = Outlook()
     for task in history[0].tasks:
         state = tasks.get(task.id, TaskState())
         if state.finished or standing.is_waiting(state) or any(map(standing.is_waiting, handlers)):
             continue
         below = Outlook()
-        below_it: Any = task.state  # the config of the graph below, where `subgraphs` was not asked for
-        child = _graph_below(graph, task.name) if isinstance(below_it, dict) else None
+        child_config: Any = task.state  # of a task that runs a graph: the config of that graph
+        child = _graph_below(graph, task.name) if isinstance(child_config, dict) else None
         if child is not None:
-            ns_below = str(below_it["configurable"]["checkpoint_ns"])
+            ns_below = str(child_config["configurable"]["checkpoint_ns"])
             below = yield from _look(child, thread_id, ns_below, {}, None, standing)
         raised = state if state.failed and not state.handled else next((h for h in handlers if h.failed), None)
         if below.failed:
-            seen |= Outlook(failed=tuple((f"{task.name}{names.NS_END}{path}", text) for path, text in below.failed))
+            outlook |= Outlook(failed=tuple((f"{task.name}{names.NS_END}{path}", text) for path, text in below.failed))
         elif raised is not None:
-            seen |= Outlook(failed=((task.name, str(task.error or "")),))
+            outlook |= Outlook(failed=((task.name, str(task.error or "")),))
         else:
-            seen |= Outlook(work=not below.at_breakpoint, at_breakpoint=below.at_breakpoint)
-    return seen
+            outlook |= Outlook(work=not below.at_breakpoint, at_breakpoint=below.at_breakpoint)
+    return outlook
 
 
 def _graph_below(graph: Any, node: str) -> Any:
     """The graph that the node runs, where LangGraph can see it."""
-    return next((found for name, found in graph.get_subgraphs() if name == node), None)
+    return next((child for name, child in graph.get_subgraphs() if name == node), None)

@@ -1,4 +1,4 @@
-"""What is told of a thread whose run raised after an answer: to callers, to operators, and in the log.
+"""What callers, operators and the log learn of a thread whose run raised after an answer.
 
 The message is the exception's own, so the application's text: it is bounded, kept in the pause store and in the log, and in no
 repr. Nothing of an answer, a payload or a token is added to it.
@@ -19,15 +19,15 @@ from symfonic_interrupts.store.rows import FailedLease
 log = logging.getLogger("symfonic_interrupts.delivery")
 
 MOST_CHARACTERS = 500
-"""Of an exception's message, at most so many are kept."""
+"""So many characters of an exception's message are kept, at most."""
 
 _REPR = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
 class FailedThread(str):
-    """A thread whose run raised after one of our answers. It is the thread's id, with what is known of the failure: a list of
-    them is equal to a list of thread ids, and is one as JSON. Its repr has all attributes but the message.
+    """A thread whose run raised after one of our answers. It is a `str`, the thread's id, with attributes: a list of them
+    equals a list of thread ids, also as JSON. Its repr has all attributes but the message.
 
     Attributes:
         thread_id: the thread.
@@ -63,7 +63,7 @@ class FailedThread(str):
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception, as far as it is kept."""
+    """What is stored of an exception."""
 
     node: str | None
     error_type: str
@@ -71,28 +71,28 @@ class Raised:
 
     @classmethod
     def by(cls, error: BaseException, node: str | None) -> Raised:
-        """What was raised just now."""
+        """Of an exception that was caught."""
         return cls(node, type(error).__name__, bounded(str(error)))
 
     @classmethod
     def kept(cls, node: str, text: str) -> Raised:
-        """What a checkpoint keeps of an exception: its repr."""
-        found = _REPR.fullmatch(text)
-        kind, message = found.groups() if found else ("Exception", text)
+        """Of an exception that only a checkpoint has, as the text of its repr."""
+        match = _REPR.fullmatch(text)
+        kind, message = match.groups() if match else ("Exception", text)
         return cls(node, kind.rpartition(".")[2], bounded(message.rstrip(",").strip("'\"")))
 
 
 def failed_thread(thread_id: str, at: datetime, failure: Failure) -> FailedThread:
-    """What is told of a failure that was stored at this time."""
+    """The `FailedThread` of a failure that was stored at this time."""
     return FailedThread(thread_id, at, failure.node, failure.error_type, failure.message, failure.interrupt_ids)
 
 
 def bounded(text: str) -> str:
-    """At most `MOST_CHARACTERS` of it, in a form that any database stores."""
+    """The text, cut to `MOST_CHARACTERS`, without NUL characters and lone surrogates, which databases refuse."""
     text = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
 
 
 def log_failure(thread_id: str, error: BaseException) -> None:
-    """Tell of a delivery that failed and that nobody waits for, with its traceback."""
+    """Log a failed delivery whose caller does not see the error, with its traceback."""
     log.error("the delivery of thread %r failed: %s", thread_id, type(error).__name__, exc_info=error)

@@ -1,7 +1,7 @@
 """The threads whose run raised after an answer, and that only an explicit delivery goes on with.
 
 A delivery notes what its run raised. Only the checkpoints say whether the thread has gone on since, by a run of the
-application's own: so each thread is looked at before it is listed. What cannot be read is listed.
+application's own: so each thread's checkpoint is read before it is listed. A thread that cannot be read is listed.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ def list_failed(
     hub.database.check_open()
     most = checked_limit(limit, "deliver some of them first")
     leases, used = yield from transact(hub.operations.reading.list_failed, graph_name, scope)
-    found: list[FailedThread] = []
+    failed: list[FailedThread] = []
     for lease in leases:
-        if len(found) == most:
-            return found
+        if len(failed) == most:
+            return failed
         if (yield from _has_gone_on(hub, graph_name, graph, lease)):
             yield from transact(
                 hub.operations.leasing.forget_failure, graph_name, lease["thread_id"], lease["failed_at"]
             )
         else:
-            found.append(FailedThread.of(lease))
+            failed.append(FailedThread.of(lease))
     for thread_id, rows in _by_thread(used).items():
-        if len(found) == most:
-            return found
+        if len(failed) == most:
+            return failed
         ids = tuple(sorted(row["interrupt_id"] for row in rows))
-        seen = yield from _outlook(hub, graph_name, graph, thread_id, ids)
-        if seen is not None and seen.failed:
-            raised = Raised.kept(*seen.failed[0])
+        outlook = yield from _outlook(hub, graph_name, graph, thread_id, ids)
+        if outlook is not None and outlook.failed:
+            raised = Raised.kept(*outlook.failed[0])
             at = max(row["used_at"] for row in rows if row["used_at"] is not None)
-            found.append(FailedThread(thread_id, at, raised.node, raised.error_type, raised.message, ids))
-    return found
+            failed.append(FailedThread(thread_id, at, raised.node, raised.error_type, raised.message, ids))
+    return failed
 
 
 def forget_gone_on(hub: Hub, graph_name: str, graph: Any) -> Effects[None]:
@@ -62,16 +62,18 @@ def forget_gone_on(hub: Hub, graph_name: str, graph: Any) -> Effects[None]:
 
 
 def _has_gone_on(hub: Hub, graph_name: str, graph: Any, lease: FailedLease) -> Effects[bool]:
-    had = json.loads(lease["failed_ids"])
-    seen = yield from _outlook(hub, graph_name, graph, lease["thread_id"], had)
-    return seen is not None and not seen.failed and not seen.work
+    delivered = json.loads(lease["failed_ids"])
+    outlook = yield from _outlook(hub, graph_name, graph, lease["thread_id"], delivered)
+    return outlook is not None and not outlook.failed and not outlook.work
 
 
-def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collection[str]) -> Effects[Outlook | None]:
+def _outlook(
+    hub: Hub, graph_name: str, graph: Any, thread_id: str, delivered: Collection[str]
+) -> Effects[Outlook | None]:
     """How the thread stands; None where that cannot be read.
 
     Args:
-        had: interrupt ids of the answers that its run had when it failed. Others are still to be delivered.
+        delivered: interrupt ids of the answers that its run had when it failed. Others are still to be delivered.
     """
     try:
         head = yield from checkpoint_at(thread_id)
@@ -79,7 +81,7 @@ def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collect
             return None
         rows = yield from transact(hub.operations.reading.load_thread, graph_name, thread_id)
         ended = yield from transact(hub.operations.reading.ended_natives, graph_name, thread_id, str(id_of(head)))
-        sending = [row for row in rows if row["state"] == "answered" and row["interrupt_id"] not in had]
+        sending = [row for row in rows if row["state"] == "answered" and row["interrupt_id"] not in delivered]
         return (yield from look(graph, thread_id, {}, head, Standing.of(rows, ended, sending)))
     except Exception as error:
         log.debug("the checkpoint of thread %r cannot be read: %s", thread_id, type(error).__name__)
@@ -87,7 +89,7 @@ def _outlook(hub: Hub, graph_name: str, graph: Any, thread_id: str, had: Collect
 
 
 def _by_thread(rows: list[PauseRow]) -> dict[str, list[PauseRow]]:
-    found: dict[str, list[PauseRow]] = {}
+    threads: dict[str, list[PauseRow]] = {}
     for row in rows:
-        found.setdefault(row["thread_id"], []).append(row)
-    return found
+        threads.setdefault(row["thread_id"], []).append(row)
+    return threads

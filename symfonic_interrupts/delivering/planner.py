@@ -18,13 +18,13 @@ from symfonic_interrupts.store.rows import PauseWithAnswer
 
 @dataclass(slots=True)
 class Plan:
-    """The next step of a delivery.
+    """What a delivery does next.
 
     Attributes:
         resume: answers to send, by the LangGraph id of the pending interrupt of their task.
         proceed: run the graph on without an answer.
-        applied, unused: answers whose end is known.
-        homeless: answers that were sent and did not arrive, while their question still stands: no task took them.
+        applied, unused: answers that have ended so.
+        homeless: answers that were sent and that no task took, though their question still stands.
     """
 
     resume: dict[str, list[PauseWithAnswer]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Plan:
     @property
     def answers(self) -> list[PauseWithAnswer]:
         """The answers to send."""
-        return [row for together in self.resume.values() for row in together]
+        return [row for rows in self.resume.values() for row in rows]
 
 
 def is_durable(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool:
@@ -49,8 +49,8 @@ def is_durable(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool
 def was_used(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool:
     """Whether the task, which has finished, used the answer.
 
-    Its RESUME write tells, but for two cases that were noted in the row: an answer given to a task that asked for something
-    else, and a later answer of the same task (savers keep an older RESUME where a finishing task writes it again).
+    Its RESUME write says so, but for two cases that are noted in the row: the task was given the answer and asked for something
+    else; or it is a later answer of the task (savers keep the older RESUME where a finishing task writes it again).
     """
     if row["skipped_at"] is not None:
         return False
@@ -58,6 +58,7 @@ def was_used(row: PauseWithAnswer, leaf: TaskState, native_value: Any) -> bool:
 
 
 def _waits_only_for(closed: set[str], root: TaskState) -> bool:
+    """Whether all that the root's task shows as open has been answered."""
     return all((i.value["interrupt_id"] if is_marker(i.value) else i.id) in closed for i in root.pending)
 
 
@@ -73,20 +74,20 @@ def plan(
     retry_failed: bool,
     left: Collection[str] = (),
 ) -> Plan:
-    """The next step.
+    """What to do next.
 
     Args:
         head: the tasks of the thread's newest root checkpoint.
         leaves: by jti, the task that asked, from the checkpoint in which it asked.
         answered: answered pauses of that newest checkpoint.
         native_values: by jti, what a native node is sent.
-        tried: jtis sent already in this delivery.
+        tried: jtis of answers that this delivery has sent.
         may_proceed: nothing was run yet in this delivery.
-        crashed: the run before this one did not end cleanly and left work.
+        crashed: the run before did not end cleanly and left work.
         retry_failed: run nodes again that raised (an explicit delivery does, recovery does not).
-        left: jtis of answers whose subgraph has gone on from the checkpoint that asked, without them.
+        left: jtis of answers whose subgraph has moved on to a newer checkpoint, without them.
     """
-    step = Plan()
+    next_plan = Plan()
     waiting = waiting_in(head)
     closed = {row["langgraph_id"] if row["native"] else row["interrupt_id"] for row in answered}
     unfinished = crashed or (bool(head) and all(task.finished for task in head.values()))
@@ -95,26 +96,27 @@ def plan(
         root = head.get(row["task_id"], TaskState())
         pending = is_pending(row, waiting, leaf)
         if leaf.finished:
-            (step.applied if was_used(row, leaf, native_values.get(row["jti"])) else step.unused).append(row)
+            (next_plan.applied if was_used(row, leaf, native_values.get(row["jti"])) else next_plan.unused).append(row)
             if row["leaf_task_id"] != row["task_id"] and not root.finished and _waits_only_for(closed, root):
-                unfinished = True  # its subgraph went on and died: the root still shows the question
+                unfinished = True  # the run died after its subgraph went on: the root still shows the question
         elif is_durable(row, leaf, native_values.get(row["jti"])):
             if all(interrupt.id == row["langgraph_id"] for interrupt in leaf.interrupts):
-                unfinished = unfinished or retry_failed or not leaf.failed  # it failed, or died, after its answer
+                # the task raised, or its run died, after it had the answer
+                unfinished = unfinished or retry_failed or not leaf.failed
             elif pending is not None and pending.id == row["langgraph_id"] and row["leaf_task_id"] != row["task_id"]:
-                unfinished = True  # it asks something else, and the run died before the root graph knew
+                unfinished = True  # the task asks something else, and the run died before that reached the root
         elif pending is not None and row["used_at"] is not None and (leaf.failed or root.failed) and not retry_failed:
-            # its node took it and was cut off, by a timeout: LangGraph keeps no RESUME of that
+            # the node took it and was cut off, by a timeout: LangGraph keeps no RESUME write then
             unfinished = unfinished or leaf.handled or root.handled
         elif pending is not None:
             if row["jti"] not in tried:
-                step.resume.setdefault(pending.id, []).append(row)
+                next_plan.resume.setdefault(pending.id, []).append(row)
             else:
-                step.homeless.append(row)
+                next_plan.homeless.append(row)
         elif root.finished or row["jti"] in left or was_answered_past(row, leaf):
-            step.unused.append(row)
+            next_plan.unused.append(row)
         else:
             unfinished = True
     failed = retry_failed and any(task.failed and not task.finished for task in head.values())
-    step.proceed = may_proceed and not step.resume and (unfinished or failed)
-    return step
+    next_plan.proceed = may_proceed and not next_plan.resume and (unfinished or failed)
+    return next_plan

@@ -1,4 +1,4 @@
-"""How far a delivery has come, and what it tells in the end. Data and pure functions."""
+"""How far a delivery has come, and what it returns. Data and pure functions."""
 
 from __future__ import annotations
 
@@ -47,8 +47,14 @@ class Progress:
     """How far a delivery has come.
 
     Attributes:
-        raised: what the graph's run raised.
-        failure: what is kept of that, or of what a run before it raised that died before it could tell.
+        rows: the thread's open and answered pauses.
+        output: what the graph's call returned.
+        ran: whether the graph was run.
+        raised: the exception of the graph's run.
+        failure: the failure of an earlier run, read from the checkpoint, at which this delivery stops.
+        ended: by jti, the state of each answer that has ended.
+        ids: by jti, the interrupt id.
+        over: the lease has ended with the last transaction.
     """
 
     rows: list[PauseWithAnswer]
@@ -61,7 +67,7 @@ class Progress:
     over: bool = False
 
     def note_ends(self, rows: list[MovedPause]) -> None:
-        """Keep how answers ended, by jti."""
+        """Note how these answers ended."""
         for row in rows:
             self.ended[row["jti"]] = row["state"]
             self.ids[row["jti"]] = row["interrupt_id"]
@@ -88,7 +94,7 @@ def breakpoints_of(kwargs: Mapping[str, Any]) -> str | None:
 
 
 def with_breakpoints(kwargs: dict[str, Any], stored: str | None) -> dict[str, Any]:
-    """The call's arguments with the breakpoints of the run that died before it, unless it has its own."""
+    """The call's arguments with the static breakpoints of the run that died, unless it names its own."""
     if stored is None or any(kwargs.get(key) for key in BREAKPOINTS):
         return kwargs
     return {**kwargs, **json.loads(stored)}

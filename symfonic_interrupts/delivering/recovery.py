@@ -1,4 +1,4 @@
-"""Finding and finishing what a crash left: threads that nobody drives any more and that have not ended."""
+"""Finds the threads that a crash left unfinished, and delivers them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ MOST_UNCONFIRMED = 1000
 
 
 class Recovery:
-    """Delivers threads of one graph that no caller waits for."""
+    """Delivers threads of one graph without a caller, or many at once.
+
+    Args:
+        run_kwargs: makes the arguments of a graph's call that no caller gave.
+    """
 
     def __init__(self, hub: Hub, graph: str, deliverer: Deliverer, run_kwargs: RunKwargs | None) -> None:
         self._hub = hub
@@ -59,32 +63,32 @@ class Recovery:
         return deliveries
 
     def _without_interrupt(self, rows: list[PauseRow]) -> Effects[list[str]]:
-        """Threads of pauses whose checkpoint lacks the interrupt. Those that have it are not looked at again."""
-        found: list[str] = []
+        """Threads of pauses whose checkpoint lacks the interrupt. A pause that has it is confirmed, and not looked up again."""
+        incomplete: list[str] = []
         confirmed: list[str] = []
         for row in rows:
-            place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+            root = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
             try:
-                head = yield from GetTuple({"configurable": place})
+                head = yield from GetTuple({"configurable": root})
             except Exception as error:  # one thread's checkpoint does not hold up the others
                 log.warning("the checkpoint of %s cannot be read: %s", row["interrupt_id"], type(error).__name__)
                 continue
             if head is None:
                 continue
-            at = head.config["configurable"]["checkpoint_id"]
+            head_id = head.config["configurable"]["checkpoint_id"]
             waiting = waiting_in(read_tasks(head.pending_writes))
-            if names.came_before(row["checkpoint_id"], at):
-                # the process that went on without this question died before it closed it, or never knew of it
+            if names.came_before(row["checkpoint_id"], head_id):
+                # the process that moved the thread on died before it closed this pause, or did not know of it
                 yield from transact(
-                    self._hub.operations.settling.advance, self._graph, row["thread_id"], at, settle=False
+                    self._hub.operations.settling.advance, self._graph, row["thread_id"], head_id, settle=False
                 )
             elif is_pending(row, waiting) is None:
-                found.append(row["thread_id"])
+                incomplete.append(row["thread_id"])
             else:
                 confirmed.append(row["jti"])
         if confirmed:
             yield from transact(self._hub.operations.upkeep.confirm, confirmed)
-        return found
+        return incomplete
 
     def deliver_each(
         self, threads: Iterable[str], graph_kwargs: Mapping[str, Any] | None = None
@@ -108,8 +112,11 @@ class Recovery:
         crashed: bool = False,
         graph_kwargs: Mapping[str, Any] | None = None,
     ) -> Effects[Delivery | None]:
-        """Deliver one thread among many: its error stands in the result. None where another worker drives it."""
-        told: list[FailedThread] = []
+        """Deliver one thread among many; its error stands in the result.
+
+        Gives None where it is `recovering` and another worker drives the thread.
+        """
+        failures: list[FailedThread] = []
         try:
             kwargs = dict(graph_kwargs or {})
             if graph_kwargs is None and self._run_kwargs is not None:
@@ -122,14 +129,14 @@ class Recovery:
                 recovering=recovering,
                 by_itself=by_itself,
                 crashed=crashed,
-                on_failure=told.append,
+                on_failure=failures.append,
             )
         except ThreadBusy as error:
             return None if recovering else Delivery(thread_id, error=error)
         except Exception as error:
-            if graph_kwargs is None:  # nobody waits for it: a worker throws the Delivery away
+            if graph_kwargs is None:  # the worker that called drops the Delivery
                 log_failure(thread_id, error)
-            return Delivery(thread_id, error=error, failure=told[0] if told else None)
+            return Delivery(thread_id, error=error, failure=failures[0] if failures else None)
         if graph_kwargs is None:
             log.info(
                 "delivered thread %r: applied %s, unused %s, now open %s",
@@ -141,6 +148,6 @@ class Recovery:
         return delivery
 
 
-def ids_in(found: Iterable[str]) -> str:
+def ids_in(interrupt_ids: Iterable[str]) -> str:
     """Interrupt ids as a log line has them."""
-    return ", ".join(found) or "none"
+    return ", ".join(interrupt_ids) or "none"

@@ -1,4 +1,4 @@
-"""When a pause may be announced, and how: after its checkpoint is stored, once in a run, in the stream's mode "custom"."""
+"""Events in the stream of a run: when a pause may be announced (its checkpoint is stored), and how (once, in mode "custom")."""
 
 from __future__ import annotations
 
@@ -32,13 +32,17 @@ class PutWatch:
         self._broken = Remembered()
 
     def begun(self, thread_id: str) -> str | None:
-        """A run of the thread begins. The checkpoint that the one before it could not store, if that is how it ended."""
+        """Note that a run of the thread begins. Returns the oldest checkpoint that the run before failed to store, or None."""
         with self._lock:
-            found: str | None = self._broken.pop(thread_id, None)
-        return found
+            unstored: str | None = self._broken.pop(thread_id, None)
+        return unstored
 
     def wait_for(self, thread_id: str, checkpoint_id: str) -> Effects[None]:
-        # Under durability "async" a checkpoint is put in the background, and a question can come before it is stored.
+        """Wait until this root checkpoint is stored.
+
+        Raises:
+            StoreError: it was not stored, or not within `PUT_WAIT_SECONDS`.
+        """
         key = (thread_id, checkpoint_id)
         with self._lock:
             if self._durable.get(key) is True:
@@ -54,6 +58,7 @@ class PutWatch:
             )
 
     def ended(self, key: tuple[str, str]) -> None:
+        """Note that the checkpoint (thread id, checkpoint id) is stored."""
         with self._lock:
             signal = self._durable.get(key)
             self._durable.note(key)
@@ -61,7 +66,7 @@ class PutWatch:
             signal.set_result(True)
 
     def failed(self, thread_id: str, checkpoint_id: str) -> None:
-        # LangGraph does not try the puts after a failed one: whoever waits for them, now or later, would wait in vain
+        """Note that a checkpoint could not be stored. LangGraph drops the later ones of that run, so all waits for them end."""
         with self._lock:
             self._broken.note(thread_id, names.older(checkpoint_id, self._broken.get(thread_id, checkpoint_id)))
             waiting = [key for key, signal in self._durable.items() if key[0] == thread_id and signal is not True]
@@ -76,40 +81,43 @@ class Announcer:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lock = forks.Lock()
-        self._emitted = Remembered(MOST_RUNS)  # each holds a run's runtime
+        self._emitted = Remembered(MOST_RUNS)  # each keeps a run's runtime alive
         self._outbox = Remembered()
 
-    def any_for(self, thread_id: str) -> bool:
-        """Whether events of this thread wait for the next write at its root."""
+    def has_any(self, thread_id: str) -> bool:
+        """Whether events of this thread are queued for the next write at its root."""
         return thread_id in self._outbox
 
     def queue(self, thread_id: str, events: list[AnswerEvent]) -> None:
+        """Keep events until the next write at the root of the thread, after which they are emitted."""
         if events:
             with self._lock:
                 self._outbox.note(thread_id, [*self._outbox.get(thread_id, []), *events])
 
     def outgoing(self, thread_id: str) -> list[AnswerEvent]:
+        """Take the queued events of this thread."""
         with self._lock:
-            found: list[AnswerEvent] = self._outbox.pop(thread_id, [])
-        return found
+            events: list[AnswerEvent] = self._outbox.pop(thread_id, [])
+        return events
 
-    def new_pauses(self, place: Config, opened: list[PauseRow], scopes: list[str]) -> list[PauseEvent]:
+    def new_pauses(self, configurable: Config, opened: list[PauseRow], scopes: list[str]) -> list[PauseEvent]:
         """The events of pending rows, each once in a run, and only to a run of the pause's own scope.
 
         Args:
             scopes: by row, the hash of the scope of this run.
         """
-        run = names.run_of(place)
+        run = names.run_of(configurable)
         events = []
         for row, scope_hash in zip(opened, scopes, strict=True):
             key = (id(run), row["jti"])
             with self._lock:
-                told = key in self._emitted
-                self._emitted.note(key, run)  # holding it keeps its id from being another's
-            if row["state"] == "pending" and row["scope_hash"] == scope_hash and not told:
+                was_emitted = key in self._emitted
+                self._emitted.note(key, run)  # kept alive, so that its `id()` is not reused
+            if row["state"] == "pending" and row["scope_hash"] == scope_hash and not was_emitted:
                 events.append(pause_event(self._hub, row))
         return events
 
     @staticmethod
     def emit(config: Config, task_id: str, events: Sequence[PauseEvent | AnswerEvent]) -> None:
+        """Write the events into the run's stream, as coming from this task."""
         names.write_custom(config, task_id, events)

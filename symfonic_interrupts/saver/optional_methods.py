@@ -19,12 +19,12 @@ from symfonic_interrupts.core.effects import Effects, transact
 
 def has(saver: BaseCheckpointSaver[Any], name: str) -> bool:
     """Whether a saver has a method of its own, on its class or on itself, and not the base class's."""
-    found = getattr(saver, name)
-    return getattr(found, "__func__", found) is not getattr(BaseCheckpointSaver, name)
+    method = getattr(saver, name)
+    return getattr(method, "__func__", method) is not getattr(BaseCheckpointSaver, name)
 
 
 def class_around(inner: Any, wrapper: Any) -> type[Any]:
-    """The wrapper's class with those public methods of the base class that `inner` has and it has not."""
+    """The wrapper's class, with those public methods of the base class added that `inner` has and the wrapper has not."""
     made: type[Any] = wrapper
     if not isinstance(inner, BaseCheckpointSaver):
         return made  # a wrapper is being copied, or is about to refuse what is no saver
@@ -35,7 +35,7 @@ def class_around(inner: Any, wrapper: Any) -> type[Any]:
 
 @functools.cache
 def _class_with(wrapper: Any, names: frozenset[str]) -> type[Any]:
-    methods = {name: _WITH_PAUSES.get(name) or _passing_on(name) for name in names}
+    methods = {name: _DELETING_METHODS.get(name) or _passing_on(name) for name in names}
     return type(wrapper.__name__, (wrapper,), {"__module__": wrapper.__module__, "__doc__": wrapper.__doc__, **methods})
 
 
@@ -55,9 +55,9 @@ def _passing_on(name: str) -> Callable[..., Any]:
     return method
 
 
-_DELETING = ("delete", "delete_all")  # LangGraph's word, and its server's
+_DELETING = ("delete", "delete_all")  # strategies of `prune`: of LangGraph, and of its server
 
-# -- those after which pauses of the thread cannot be answered any more
+# -- methods that delete threads: their pauses are revoked
 
 
 def _delete_thread(self: Any, thread_id: str) -> None:
@@ -85,7 +85,7 @@ def _revoke(saver: Any, thread_ids: Sequence[str]) -> Effects[None]:
         yield from transact(saver.hub.operations.settling.revoke_thread, saver.graph, str(thread_id))
 
 
-_WITH_PAUSES: dict[str, Callable[..., Any]] = {
+_DELETING_METHODS: dict[str, Callable[..., Any]] = {
     "delete_thread": _delete_thread,
     "adelete_thread": _adelete_thread,
     "prune": _prune,

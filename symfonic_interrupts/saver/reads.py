@@ -1,9 +1,9 @@
-"""What the saver does when a checkpoint is read: remember where threads are paused, and let a stored answer into a run only
-where it may count.
+"""What the saver does when a checkpoint is read: it remembers where threads are paused, and gives a run only those stored
+answers that may count.
 
 LangGraph keeps the answers that a task had in the task's RESUME write, and hands them to it again when it runs again. A run
-gets from here only those that are still on their way: at the thread's newest checkpoint, with a row that says the very same.
-The rest are blanked out. A delivery knows its thread's rows; any other run that loads such a write costs one read.
+gets only those that are still on their way: at the thread's newest checkpoint, with a row that has the very same answer. All
+others lose their content. A delivery knows its thread's rows; any other run that loads such a write costs one read.
 """
 
 from __future__ import annotations
@@ -49,76 +49,82 @@ class Loader:
         self._loaded = Remembered()
         self.guarded = False
 
-    def loads(self, config: Config | None) -> None:
-        """Note that a run looked for this namespace here. A replayed subgraph asks with `list`, others with `get_tuple`."""
-        place = (config or {}).get("configurable", {})
-        if ns := place.get("checkpoint_ns", ""):
-            thread_id = str(place.get("thread_id"))
+    def note_load(self, config: Config | None) -> None:
+        """Note that a run reads this namespace: a replayed subgraph by `list`, any other by `get_tuple`."""
+        configurable = (config or {}).get("configurable", {})
+        if ns := configurable.get("checkpoint_ns", ""):
+            thread_id = str(configurable.get("thread_id"))
             above = [self._loaded.get((thread_id, around)) for around in names.namespaces_above(ns)]
-            cached = names.cached_task(place) if names.is_a_run(place) else None
+            cached = names.cached_task(configurable) if names.is_a_run(configurable) else None
             self._loaded.note((thread_id, ns), cached or next(filter(None, above), ""))
 
     def loaded(self, thread_id: str, ns: str) -> bool:
-        """Whether a run of this thread began by loading this namespace: a graph without a saver of its own does not."""
+        """Whether a run of this thread has read this namespace. A graph with `checkpointer=False` reads none."""
         return not ns or (thread_id, ns) in self._loaded
 
     def cached_above(self, thread_id: str, ns: str) -> str:
         """The name of a task around the graph at this namespace whose result goes into a cache; or an empty text."""
         return self._loaded.get((thread_id, ns)) or ""
 
-    # -- a checkpoint was read
+    # -- after a checkpoint was read
 
-    def saw(self, config: Config, found: CheckpointTuple | None) -> CheckpointTuple | None:
-        """Remember where threads are paused. Leaves out a bare resume that one of our pauses refused."""
+    def note_read(self, config: Config, checkpoint: CheckpointTuple | None) -> CheckpointTuple | None:
+        """Note what was read, and whether the thread is paused there.
+
+        Returns the checkpoint, without a bare resume that one of our pauses refused.
+        """
         if not config["configurable"].get("checkpoint_ns"):
             self._forget_broken(str(config["configurable"].get("thread_id")))
-        self.loads(config)
-        if found is None:
+        self.note_load(config)
+        if checkpoint is None:
             return None
-        place = found.config["configurable"]
-        if place.get("checkpoint_ns", ""):
-            return found
+        position = checkpoint.config["configurable"]
+        if position.get("checkpoint_ns", ""):
+            return checkpoint
         if not config["configurable"].get("checkpoint_id"):
-            self._hub.executions.was_read((self._graph, str(place["thread_id"])))
-        key = (str(place["thread_id"]), place["checkpoint_id"])
+            self._hub.executions.note_read((self._graph, str(position["thread_id"])))
+        key = (str(position["thread_id"]), position["checkpoint_id"])
         self._puts.ended(key)
-        writes = found.pending_writes or ()
+        writes = checkpoint.pending_writes or ()
         tasks = read_tasks(writes) if any(channel == INTERRUPT for _, channel, _ in writes) else {}
         if tasks or config["configurable"].get("checkpoint_id"):
             self._paused.note(key)
         if any(is_marker(i.value) for task in tasks.values() for i in task.pending):
-            # LangGraph stored the refused value under the null task, and would give it to the step's next question.
-            return found._replace(pending_writes=_without_bare(writes))
-        return found
+            # LangGraph keeps the refused value under the null task, and would give it to the next question of this checkpoint.
+            return checkpoint._replace(pending_writes=_without_bare(writes))
+        return checkpoint
 
-    def must_admit(self, config: Config, found: CheckpointTuple) -> bool:
+    def must_admit(self, config: Config, checkpoint: CheckpointTuple) -> bool:
         """Whether a run begins here that would be handed stored answers, or could answer a native question."""
         return names.is_a_run(config["configurable"]) and (
-            any(channel == RESUME for _, channel, _ in found.pending_writes or ())
-            or bool(self._unwatched_questions(config, found))
-            or self._begins_unguarded(found)
+            any(channel == RESUME for _, channel, _ in checkpoint.pending_writes or ())
+            or bool(self._unwatched_questions(config, checkpoint))
+            or self._begins_unguarded(checkpoint)
         )
 
-    def _begins_unguarded(self, found: CheckpointTuple) -> bool:
+    def _begins_unguarded(self, checkpoint: CheckpointTuple) -> bool:
         """Whether a run from this root checkpoint begins at a node that a point covers and that no adapter has guarded here.
         An earlier run may have been refused when that node asked, so no question stands that would say so."""
-        if self.guarded or found.config["configurable"].get("checkpoint_ns", ""):
+        if self.guarded or checkpoint.config["configurable"].get("checkpoint_ns", ""):
             return False
         covered = {path.partition(names.NS_END)[0] for _, path in self._hub.covered_nodes(self._graph)}
-        return bool(covered) and not covered.isdisjoint(names.next_nodes(found.checkpoint))
+        return bool(covered) and not covered.isdisjoint(names.next_nodes(checkpoint.checkpoint))
 
-    def _unwatched_questions(self, config: Config, found: CheckpointTuple) -> set[str]:
-        """LangGraph's ids of the native questions that stand at this root checkpoint, where no guard of ours may stand at
-        their nodes: this run is not of a graph with an adapter, or nothing that is registered here covers them."""
-        if found.config["configurable"].get("checkpoint_ns", "") or delivery_run_of(config, self._graph) is not None:
+    def _unwatched_questions(self, config: Config, checkpoint: CheckpointTuple) -> set[str]:
+        """LangGraph's ids of the native questions that stand at this root checkpoint, where their nodes may have
+        no guard: this run is not of a graph with an adapter, or nothing that is registered here covers them."""
+        if (
+            checkpoint.config["configurable"].get("checkpoint_ns", "")
+            or delivery_run_of(config, self._graph) is not None
+        ):
             return set()
         if self.guarded and covers(self._hub, self._graph):
             return set()
-        tasks = read_tasks(found.pending_writes)
+        tasks = read_tasks(checkpoint.pending_writes)
         return {i.id for task in tasks.values() for i in task.pending if not is_marker(i.value)}
 
     def _refuse_unwatched(self, thread_id: str, questions: set[str]) -> Effects[None]:
-        """A run in which nothing would look at what a covered node is resumed with must not begin."""
+        """Refuse a run in which no guard would check what a covered node is resumed with. Raises RegistrationError."""
         if covers(self._hub, self._graph):
             raise self._unguarded()
         rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
@@ -135,29 +141,29 @@ class Loader:
             " interrupts.resume_adapter(graph) before the graph runs"
         )
 
-    def admit(self, config: Config, found: CheckpointTuple) -> Effects[CheckpointTuple]:
+    def admit(self, config: Config, checkpoint: CheckpointTuple) -> Effects[CheckpointTuple]:
         """The checkpoint with those of its stored answers that may enter this run.
 
         Raises:
             ThreadBusy: an answer may, but another worker holds the thread.
             StoreError: the row of one was changed in the database.
-            RegistrationError: a covered native question stands here, and nothing would look at what it is resumed with.
+            RegistrationError: a covered native question stands here, and no guard would check what it is resumed with.
         """
-        place = found.config["configurable"]
-        thread_id, ns = str(place["thread_id"]), place.get("checkpoint_ns", "")
-        if self._begins_unguarded(found):
+        position = checkpoint.config["configurable"]
+        thread_id, ns = str(position["thread_id"]), position.get("checkpoint_ns", "")
+        if self._begins_unguarded(checkpoint):
             raise self._unguarded()
-        if unwatched := self._unwatched_questions(config, found):
+        if unwatched := self._unwatched_questions(config, checkpoint):
             yield from self._refuse_unwatched(thread_id, unwatched)
-        writes = list(found.pending_writes or ())
+        writes = list(checkpoint.pending_writes or ())
         run = delivery_run_of(config, self._graph)
         held = False
         if run is not None:
             rows = run.rows
-        elif not (yield from self._is_newest(config, found)):
+        elif not (yield from self._is_newest(config, checkpoint)):
             # a raw resume at such a checkpoint runs its finished nodes again, and LangGraph would hand them the same answers
             kept = [w for w in _without_bare(writes) if not (w[1] == RESUME and jtis_in(w[2]))]
-            return found._replace(pending_writes=[_marked(w) for w in kept])
+            return checkpoint._replace(pending_writes=[_marked(w) for w in kept])
         else:
             rows, held = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
         if run is not None or not self._stands_elsewhere(writes, {row["langgraph_id"] for row in rows}):
@@ -176,30 +182,31 @@ class Loader:
             raise ThreadBusy(
                 "another worker drives this thread with its stored answers; it, or recover(), finishes what is begun"
             )
-        return found._replace(pending_writes=writes)
+        return checkpoint._replace(pending_writes=writes)
 
     def _stands_elsewhere(self, writes: list[tuple[str, str, Any]], ours: set[str]) -> bool:
-        """Whether a bare resume that is stored here can have been sent to a question that is none of ours. Any other would go
-        to whatever asks next, or be refused at each run."""
+        """Whether a bare resume that is stored here may have been sent to a question that is none of ours. Any other is left
+        out: it would go to the next question, or be refused at each run."""
         standing = [i for task in read_tasks(writes).values() for i in task.pending]
         foreign = standing and not any(i.id in ours or is_marker(i.value) for i in standing)
         return bool(foreign) and not covers(self._hub, self._graph)
 
-    def _is_newest(self, config: Config, found: CheckpointTuple) -> Effects[bool]:
-        """Whether this is the newest checkpoint of its namespace, below the newest of the thread."""
-        asked, place = config["configurable"], found.config["configurable"]
-        ns = place.get("checkpoint_ns", "")
-        root_id = names.root_checkpoint_id(asked, "") if ns else place["checkpoint_id"]
-        if ns and asked.get("checkpoint_id"):
+    def _is_newest(self, config: Config, checkpoint: CheckpointTuple) -> Effects[bool]:
+        """Whether a run continues from here: from the thread's newest checkpoint, or from the newest of a
+        subgraph below it."""
+        requested, position = config["configurable"], checkpoint.config["configurable"]
+        ns = position.get("checkpoint_ns", "")
+        root_id = names.root_checkpoint_id(requested, "") if ns else position["checkpoint_id"]
+        if ns and requested.get("checkpoint_id"):
             return False
-        if ns or asked.get("checkpoint_id"):
-            root: Config = {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ""}}
+        if ns or requested.get("checkpoint_id"):
+            root: Config = {"configurable": {"thread_id": position["thread_id"], "checkpoint_ns": ""}}
             head = yield from GetTuple(root)
             return head is not None and bool(head.config["configurable"]["checkpoint_id"] == root_id)
         return True
 
     def _admitted(self, rows: list[PauseWithAnswer], value: Any) -> Loaded:
-        """A task's stored answers: those that its rows still hold as answered, word for word. Others lose their content."""
+        """A task's stored answers. Those that its rows do not hold as answered, word for word, lose their content."""
         kept: list[Any] = []
         slots: set[int] = set()
         jtis: set[str] = set()
@@ -220,15 +227,15 @@ class Loader:
         return Loaded(kept, admitted=slots, jtis=jtis)
 
     def _note_native(self, row: PauseWithAnswer, value: Any) -> None:
-        """An earlier delivery sent it, and may have died before it noted that it was used."""
+        """Note that the run was given this native answer: the delivery that sent it may have died before it noted its use."""
         event = used_answer_event(self._hub, stored_answer(self._hub, row), None, row["run_id"])
-        place = (row["leaf_task_id"], row["slot"])
-        self._natives.send(row["thread_id"], Sent(row["jti"], *place, value, row["checkpoint_id"], event))
+        task_and_slot = (row["leaf_task_id"], row["slot"])
+        self._natives.send(row["thread_id"], Sent(row["jti"], *task_and_slot, value, row["checkpoint_id"], event))
 
     def _forget_broken(self, thread_id: str) -> None:
-        """What a run asked that then could not store its checkpoint is asked anew, by another task."""
-        if (lost := self._puts.begun(thread_id)) is not None:
-            self._hub.executions.drop(self._hub.executions.since((self._graph, thread_id), lost))
+        """Drop executions whose checkpoint was not stored: their questions are asked anew, by other tasks."""
+        if (unstored := self._puts.begun(thread_id)) is not None:
+            self._hub.executions.drop(self._hub.executions.since((self._graph, thread_id), unstored))
 
 
 def _marked(write: tuple[str, str, Any]) -> tuple[str, str, Any]:

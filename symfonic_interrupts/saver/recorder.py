@@ -1,4 +1,4 @@
-"""What the saver does beside passing on: open pauses, note used answers, close what the thread has left behind, announce."""
+"""What the saver adds to the wrapped one: it opens pauses, notes used answers, closes passed pauses, and announces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from symfonic_interrupts.store.rows import EventSubject, PauseRow
 
 
 class Recorder:
-    """The steps behind the saver's `put_writes` and `put`."""
+    """The effects of the saver's `put_writes` and `put`."""
 
     def __init__(self, hub: Hub, inner: BaseCheckpointSaver[Any], graph: str) -> None:
         self._hub = hub
@@ -49,30 +49,31 @@ class Recorder:
     # -- put
 
     def moves_on(self, config: Config, metadata: Any) -> bool:
-        """Whether this checkpoint may leave something behind, or belongs to a delivery. Others are passed on."""
-        place = config["configurable"]
-        thread_id = str(place["thread_id"])
+        """Whether the thread may have pauses or answers that this checkpoint passes, or a delivery stores it. All others are
+        only passed on."""
+        configurable = config["configurable"]
+        thread_id = str(configurable["thread_id"])
         return (
             delivery_run_of(config, self._graph) is not None
-            or (thread_id, place.get("checkpoint_id")) in self._paused
+            or (thread_id, configurable.get("checkpoint_id")) in self._paused
             or metadata.get("source") == "fork"
-            or self._announcer.any_for(thread_id)
-            or self._hub.executions.any_of((self._graph, thread_id))
-            or self.natives.any_of(thread_id)
+            or self._announcer.has_any(thread_id)
+            or self._hub.executions.has_any((self._graph, thread_id))
+            or self.natives.has_any(thread_id)
         )
 
     def stored(self, config: Config, checkpoint: Any) -> None:
-        """A checkpoint that was only passed on is stored: pauses of it wait for that."""
+        """Note that a checkpoint which was only passed on is stored: its pauses wait for that."""
         if not config["configurable"].get("checkpoint_ns", ""):
             self._puts.ended((str(config["configurable"]["thread_id"]), checkpoint["id"]))
         self._hub.failpoint("checkpoint_written")
 
     def not_stored(self, config: Config, checkpoint: Any) -> None:
-        """A checkpoint could not be stored: nobody waits for it any more."""
+        """Note that a checkpoint could not be stored: pauses that wait for it are refused."""
         self._puts.failed(str(config["configurable"]["thread_id"]), checkpoint["id"])
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Effects[Any]:
-        """Store a checkpoint; close what it leaves behind."""
+        """Store a checkpoint, and close the pauses that it passes."""
         try:
             with _while_held(delivery_run_of(config, self._graph)):
                 return (yield from self._put(config, checkpoint, metadata, new_versions))
@@ -81,14 +82,14 @@ class Recorder:
             raise
 
     def _put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Effects[Any]:
-        place = config["configurable"]
+        configurable = config["configurable"]
         args = (config, checkpoint, metadata, new_versions)
-        thread_id = str(place["thread_id"])
+        thread_id = str(configurable["thread_id"])
         thread = (self._graph, thread_id)
         run = delivery_run_of(config, self._graph)
-        if ns := place.get("checkpoint_ns", ""):
+        if ns := configurable.get("checkpoint_ns", ""):
             if self._asks_after_all and self._hub.executions.swallowed_before(thread, ns, checkpoint["id"]):
-                # the run ends when this graph returns; another must not find that it went on, and take it from there
+                # this run ends when the subgraph returns; the next must not begin behind the question, so nothing is stored
                 return {
                     "configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
                 }
@@ -99,10 +100,10 @@ class Recorder:
         over = self._hub.executions.before(thread, checkpoint["id"])
         natives = self.natives.used_before(thread_id, checkpoint["id"])
         used = yield from self._note(run, thread_id, over, natives)
-        before = place.get("checkpoint_id")
-        # a delivery closes what it leaves behind when it ends
-        leaves = run is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
-        if leaves:
+        before = configurable.get("checkpoint_id")
+        # a delivery closes the pauses that it passes when it ends
+        passes = run is None and ((thread_id, before) in self._paused or metadata.get("source") == "fork")
+        if passes:
             yield from transact(self._hub.operations.upkeep.doubt, self._graph, thread_id)
         result = yield from Put(*args)
         self._puts.ended((thread_id, checkpoint["id"]))
@@ -110,19 +111,19 @@ class Recorder:
             run.reached = checkpoint["id"]
         self._hub.failpoint("checkpoint_written")
         self._paused.forget((thread_id, before))
-        if leaves or (used and run is None):
-            # LangGraph keeps nothing of a step that new input cuts short
+        if passes or (used and run is None):
+            # LangGraph drops the writes of a superstep that new input cuts short
             dropped = before if metadata.get("source") == "input" else None
             advance = self._hub.operations.settling.advance
             yield from transact(advance, self._graph, thread_id, checkpoint["id"], settle=False, dropped=dropped)
         if metadata.get("source") == "loop":
-            # not of a run that died before this one began: it asked, and did not finish
+            # without those of a run that died: they asked, but their tasks did not finish
             parent = before or ""
             ended = [
                 e
                 for e in over
                 if e.root_checkpoint_id == parent
-                or (names.came_before(parent, e.root_checkpoint_id) and not e.of_before)
+                or (names.came_before(parent, e.root_checkpoint_id) and not e.from_earlier_run)
             ]
             yield from self._report_swallowed(config, ended)
         self._hub.executions.drop(over)
@@ -132,16 +133,16 @@ class Recorder:
     def _note(
         self, run: DeliveryRun | None, thread_id: str, over: list[Execution], natives: dict[str, AnswerEvent]
     ) -> Effects[bool]:
-        """Note, before a checkpoint, which answers the steps behind it used: under durability "exit" it is the only trace.
+        """Note, before a checkpoint, which answers the finished executions used: under durability "exit" nothing else shows it.
 
         Returns whether there were any.
         """
         used = {jti: event for e in over for jti, event in self._reader.used_in(e).items()} | natives
         known = {jti for e in over for jti in e.noted}
-        telling = {} if run is None else run.writing
-        for jti in used.keys() & telling.keys():
-            # the checkpoint must not be stored before the write that tells: without both, the answer looks unused
-            if (yield from WaitFor(telling[jti], PUT_WAIT_SECONDS)):
+        writing = {} if run is None else run.writing
+        for jti in used.keys() & writing.keys():
+            # a checkpoint that is stored without the write would make the answer look unused
+            if (yield from WaitFor(writing[jti], PUT_WAIT_SECONDS)):
                 known.add(jti)
         if unknown := {jti: event for jti, event in used.items() if jti not in known}:
             yield from self._mark(run, thread_id, unknown, note=unknown)
@@ -151,18 +152,19 @@ class Recorder:
 
     @property
     def _asks_after_all(self) -> bool:
-        """Whether a node that swallowed a question is kept from finishing."""
+        """Whether a node that swallowed a question may not finish."""
         return self.loading.guarded and self._hub.config.on_swallowed == "ask"
 
     # -- put_writes
 
     def concerns(self, config: Config, writes: Sequence[tuple[str, Any]]) -> bool:
-        """Whether these writes ask, or tell of an answer, or belong to a delivery or an asking thread. Others are passed on."""
-        place = config["configurable"]
+        """Whether these writes hold a question or an answer, or belong to a delivery or to a thread that has asked. All others
+        are only passed on."""
+        configurable = config["configurable"]
         return (
             delivery_run_of(config, self._graph) is not None
             or any(channel in (INTERRUPT, RESUME) for channel, _ in writes)
-            or self._hub.executions.any_of((self._graph, str(place["thread_id"])))
+            or self._hub.executions.has_any((self._graph, str(configurable["thread_id"])))
         )
 
     def put_writes(
@@ -171,8 +173,10 @@ class Recorder:
         """Store a task's writes; open its questions before, and announce them after."""
         with _while_held(delivery_run_of(config, self._graph)):
             drift = yield from self._put_writes(config, writes, task_id, task_path)
-        if drift is not None:  # only now: that it is told is no failed write
-            drift.tell()
+        if (
+            drift is not None
+        ):  # after the write, which has not failed: what this raises must not count against the lease
+            drift.report()
 
     def inner_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -183,19 +187,19 @@ class Recorder:
     def _put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Effects[Drift | None]:
-        place = config["configurable"]
+        configurable = config["configurable"]
         args = self.inner_writes(config, writes, task_id, task_path)
-        is_root = not place.get("checkpoint_ns", "")
-        thread_id = str(place["thread_id"])
+        is_root = not configurable.get("checkpoint_ns", "")
+        thread_id = str(configurable["thread_id"])
         run = delivery_run_of(config, self._graph)
         is_over = self._asks_after_all and finishes(writes)
         if is_over and self._hub.executions.end_swallowed((self._graph, thread_id), task_id):
-            return None  # no node, or one that no guard sees: the node around it will not finish
+            return None  # its output is not stored: the guarded node around it raises the question, or PauseSwallowed
         writing = self._reader.read(config, writes, task_id, is_root=is_root)
         opened: list[PauseRow] = []
         drift: Drift | None = None
         if writing.rows:
-            yield from self._puts.wait_for(thread_id, place["checkpoint_id"])
+            yield from self._puts.wait_for(thread_id, configurable["checkpoint_id"])
             missed = missed_answers(run, writing.executions)
             opened = yield from self._open(run, thread_id, writing)
             known = {row["jti"] for row in writing.rows}
@@ -205,39 +209,39 @@ class Recorder:
                 return drift
         elif writing.used or writing.unused:
             yield from self._mark(run, thread_id, writing.used, writing.unused, note=writing.hidden)
-        with _telling(run, writing.used):
+        with _noting_end(run, writing.used):
             yield from PutWrites(args)
         if writing.asks:
             self._hub.failpoint("marker_written")
         elif writing.used or writing.unused:
             self._hub.failpoint("answer_durable")
         if writing.uncovered:
-            yield from self._tell_uncovered(config, writing.uncovered)
+            yield from self._report_uncovered(config, writing.uncovered)
         if writing.finishes and not writing.asks:
             yield from self._report_swallowed(config, writing.executions)
         self._hub.executions.drop(writing.executions)
         if is_root:
             events: list[PauseEvent | AnswerEvent] = list(self._announcer.outgoing(thread_id))
-            events += self._announcer.new_pauses(place, opened, [row["scope_hash"] for row in writing.rows])
+            events += self._announcer.new_pauses(configurable, opened, [row["scope_hash"] for row in writing.rows])
             self._announcer.emit(config, task_id, events)
             if events:
                 self._hub.failpoint("event_emitted")
         return drift
 
     def _report_swallowed(self, config: Config, over: list[Execution]) -> Effects[None]:
-        """Tell of questions that were asked in tasks that finished all the same: nothing stood there to ask them after all."""
+        """Report the questions of tasks that finished without their answers."""
         if questions := take_swallowed(over):
-            yield from self.door.tell_swallowed(questions, str(config["configurable"]["thread_id"]))
+            yield from self.door.report_swallowed(questions, str(config["configurable"]["thread_id"]))
 
-    def _tell_uncovered(self, config: Config, paths: list[str]) -> Effects[None]:
-        """Tell of native questions that no point covers, beside others that are."""
-        place = config["configurable"]
+    def _report_uncovered(self, config: Config, paths: list[str]) -> Effects[None]:
+        """Record and warn that no point covers the native questions of these nodes, while it covers others."""
+        configurable = config["configurable"]
         for path in paths:
             with suppress(ScopeRequired):
                 scope = self._hub.scope_of_run(config)
                 about: EventSubject = {
                     "graph": self._graph,
-                    "thread_id": str(place["thread_id"]),
+                    "thread_id": str(configurable["thread_id"]),
                     "interrupt_id": "",
                     "name": path,
                     "tenant_id": scope.tenant_id,
@@ -266,7 +270,7 @@ class Recorder:
             unused=writing.unused,
         )
         self._hub.failpoint("pause_opened")
-        self._tell(run, thread_id, writing.used, writing.unused, marked)
+        self._queue_events(run, thread_id, writing.used, writing.unused, marked)
         return opened
 
     def _reseal(self, row: PauseRow) -> PauseRow:
@@ -281,14 +285,17 @@ class Recorder:
         *,
         note: Iterable[str] = (),
     ) -> Effects[None]:
-        """Note which answers were used. A delivery knows until it ends, and is spared a transaction but for `note`."""
-        must = list(used) if run is None else list(note)
-        marked: list[str] = []
-        if must or unused:
-            marked = yield from transact(self._hub.operations.settling.mark_used, must, list(unused))
-        self._tell(run, thread_id, used, unused, marked)
+        """Note which answers were used and which were not.
 
-    def _tell(
+        A delivery keeps this in memory until it ends, and stores only those in `note` at once; any other run stores all.
+        """
+        at_once = list(used) if run is None else list(note)
+        marked: list[str] = []
+        if at_once or unused:
+            marked = yield from transact(self._hub.operations.settling.mark_used, at_once, list(unused))
+        self._queue_events(run, thread_id, used, unused, marked)
+
+    def _queue_events(
         self,
         run: DeliveryRun | None,
         thread_id: str,
@@ -296,7 +303,11 @@ class Recorder:
         unused: Sequence[str],
         marked: Iterable[str],
     ) -> None:
-        """Queue the events of answers used for the first time: those this delivery sent, or those newly marked."""
+        """Queue the events of answers that were used for the first time.
+
+        Args:
+            marked: jtis that were newly marked as used; in a delivery those count that it sent and did not announce yet.
+        """
         if run is not None:
             marked = run.unannounced & used.keys()
             run.unannounced.difference_update(used)
@@ -306,8 +317,8 @@ class Recorder:
 
 
 @contextmanager
-def _telling(run: DeliveryRun | None, used: Iterable[str]) -> Iterator[None]:
-    """Let a delivery know how the write ends that tells that these answers were used."""
+def _noting_end(run: DeliveryRun | None, used: Iterable[str]) -> Iterator[None]:
+    """A context for the write that says that these answers were used: its end is noted in `run.writing`."""
     if run is None:
         yield
         return
@@ -323,7 +334,11 @@ def _telling(run: DeliveryRun | None, used: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def _while_held(run: DeliveryRun | None) -> Iterator[None]:
-    """Refuse to write for a delivery that has lost its thread; tell it when a write fails, so that recovery looks again."""
+    """A context for the writes of a delivery: refused where it has lost its thread; a failure is noted in its lease.
+
+    Raises:
+        ThreadBusy: another worker may have taken the thread.
+    """
     if run is None:
         yield
         return

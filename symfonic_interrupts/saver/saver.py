@@ -1,7 +1,7 @@
 """The wrapper around a graph's checkpointer: where a pause becomes durable, known and announced.
 
 It delegates every method to the wrapped saver, and looks at three: `put_writes` (a question was asked, an answer was used),
-`put` (the thread moved on) and `get_tuple` (the thread was paused here). Effects of threads that are not paused cost no
+`put` (the thread moved on) and `get_tuple` (the thread may be paused there). Threads that are not paused cost no
 statement. A pause is announced only after its checkpoint, its row and its marker are stored.
 """
 
@@ -72,7 +72,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         return self._recorder.natives
 
     def perform(self, effects: Effects[T]) -> T:
-        """Carry out what a node's door needs."""
+        """Carry out effects of the door, and return what they return."""
         return perform(effects, self._backend)
 
     async def aperform(self, effects: Effects[T]) -> T:
@@ -92,7 +92,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         """Whether the (sub)graph at this namespace keeps its checkpoints here; not with `checkpointer=False`."""
         return self._loading.loaded(thread_id, checkpoint_ns)
 
-    # -- what is looked at
+    # -- methods that record or check
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -150,23 +150,23 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.hub.database.check_sync()
-        found = self._loading.saw(config, self.inner.get_tuple(config))
-        if found is not None and self._loading.must_admit(config, found):
-            return perform(self._loading.admit(config, found), self._backend)
-        return found
+        checkpoint = self._loading.note_read(config, self.inner.get_tuple(config))
+        if checkpoint is not None and self._loading.must_admit(config, checkpoint):
+            return perform(self._loading.admit(config, checkpoint), self._backend)
+        return checkpoint
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         self.hub.database.check_open()
         try:
-            found = await self.inner.aget_tuple(config)
+            checkpoint = await self.inner.aget_tuple(config)
         except NotImplementedError:
             raise sync_only(self.inner) from None
-        found = self._loading.saw(config, found)
-        if found is not None and self._loading.must_admit(config, found):
-            return await aperform(self._loading.admit(config, found), self._backend)
-        return found
+        checkpoint = self._loading.note_read(config, checkpoint)
+        if checkpoint is not None and self._loading.must_admit(config, checkpoint):
+            return await aperform(self._loading.admit(config, checkpoint), self._backend)
+        return checkpoint
 
-    # -- what is only passed on
+    # -- methods that only pass the call on
 
     @property
     def config_specs(self) -> list[Any]:
@@ -180,7 +180,7 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        self._loading.loads(config)
+        self._loading.note_load(config)
         return self.inner.list(config, filter=filter, before=before, limit=limit)
 
     async def alist(
@@ -191,9 +191,9 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        self._loading.loads(config)
-        async for found in self.inner.alist(config, filter=filter, before=before, limit=limit):
-            yield found
+        self._loading.note_load(config)
+        async for checkpoint in self.inner.alist(config, filter=filter, before=before, limit=limit):
+            yield checkpoint
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -217,6 +217,6 @@ class InterruptSaver(BaseCheckpointSaver[Any]):
         return clone
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # not made yet: nothing to pass on to
+        if name == "inner":  # before `__init__`: there is nothing to pass on to
             raise AttributeError(name)
         return getattr(self.inner, name)

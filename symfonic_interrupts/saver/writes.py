@@ -1,4 +1,4 @@
-"""What a `put_writes` of LangGraph means: which questions were asked, and which answers were used or done without."""
+"""Reads the writes of a task: which questions were asked, and which answers were used or left unused."""
 
 from __future__ import annotations
 
@@ -26,14 +26,24 @@ from symfonic_interrupts.store.rows import PauseRow
 
 @dataclass(slots=True)
 class Writing:
-    """What one `put_writes` means for the record."""
+    """What one `put_writes` says.
+
+    Attributes:
+        rows: new pauses.
+        executions: those that end with these writes.
+        used: by jti, the events of answers that were used.
+        unused: jtis of answers that the task did without.
+        hidden: jtis of used answers that a saver may not keep in the RESUME write, so the row must say it.
+        uncovered: paths of nodes with a native question that no point covers.
+        asks, finishes: the writes hold an interrupt; the task's output.
+    """
 
     rows: list[PauseRow] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
     used: dict[str, AnswerEvent] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)  # used, and a saver may not keep the RESUME write that tells
-    uncovered: list[str] = field(default_factory=list)  # paths of nodes
+    hidden: list[str] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
     asks: bool = False
     finishes: bool = False
 
@@ -52,6 +62,12 @@ class WritesReader:
         self.natives = natives
 
     def read(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, *, is_root: bool) -> Writing:
+        """What these writes of a task say.
+
+        Raises:
+            StoreError: a point's question that this process does not remember.
+            PayloadInvalid, RegistrationError, ScopeRequired, FeatureDisabled: a native question that cannot become a pause.
+        """
         executions = self._hub.executions
         thread_id = str(config["configurable"]["thread_id"])
         writing = Writing()
@@ -59,7 +75,7 @@ class WritesReader:
         for channel, value in writes:
             if channel == INTERRUPT:
                 if not names.is_a_run(config["configurable"]):
-                    # no run asks: somebody copies a thread, and when the copy runs its questions are asked anew
+                    # a thread is being copied; its questions are asked anew when the copy runs
                     audit_log.info("interrupt_copied: outside of a run, so no pause was opened")
                     continue
                 for surfaced in names.interrupts_in(value):
@@ -67,13 +83,13 @@ class WritesReader:
             elif channel == RESUME and task_id != names.NULL_TASK_ID:
                 brought = set(jtis_in(value))
                 passes = executions.of_task((self._graph, thread_id), task_id)
-                for execution in passes:  # more than one where a slow call outlived the pass that it belonged to
+                for execution in passes:  # several, where a slow call outlived its pass
                     writing.used.update({j: e for j, e in self.used_in(execution).items() if j in brought})
                 if passes:
                     unused |= brought
                 writing.used.update(self.natives.used_in(thread_id, task_id, value))
             elif channel == ERROR and not any(c == RESUME for c, _ in writes):
-                # cut off, by a timeout or with a sibling that failed: LangGraph keeps no RESUME of what was taken
+                # the task was cut off, by a timeout or because a sibling failed: LangGraph keeps no RESUME write of it
                 cut_off = self._taken_by(thread_id, task_id, value, everywhere=is_root)
                 writing.used.update(cut_off)
                 writing.hidden += cut_off
@@ -81,7 +97,7 @@ class WritesReader:
         writing.finishes = finishing = finishes(writes)
         run = delivery_run_of(config, self._graph)
         if finishing and run is not None:
-            unused |= run.expected.get(task_id, set())  # of an earlier pass, and the finishing one did without
+            unused |= run.expected.get(task_id, set())  # brought to an earlier pass; the last one did not take it
         writing.unused = sorted(unused - writing.used.keys())
         if writing.used and finishing:
             first = next(value for channel, value in writes if channel == RESUME)
@@ -92,8 +108,13 @@ class WritesReader:
         return writing
 
     def _taken_by(self, thread_id: str, task_id: str, error: Any, *, everywhere: bool) -> dict[str, AnswerEvent]:
-        """What a task took before it was cut off, or at the root whatever was taken below it. Of a native answer nobody can
-        tell whether it was taken: where time ran out it counts as taken, for what it allowed may have happened."""
+        """The answers that a task took before it was cut off, by jti.
+
+        Nobody knows whether a native answer was taken. After a timeout it counts as taken: what it allowed may have happened.
+
+        Args:
+            everywhere: also those that were taken in the graphs below it.
+        """
         thread = (self._graph, thread_id)
         executions = self._hub.executions
         passes = executions.of_thread(thread) if everywhere else executions.of_task(thread, task_id)
@@ -105,17 +126,17 @@ class WritesReader:
     def _read_question(
         self, config: Config, surfaced: Interrupt, writes: Any, task_id: str, writing: Writing, *, is_root: bool
     ) -> None:
-        place = config["configurable"]
-        thread_id = str(place["thread_id"])
+        configurable = config["configurable"]
+        thread_id = str(configurable["thread_id"])
         slot = max((len(v) for c, v in writes if c == RESUME and isinstance(v, list | tuple)), default=0)
         questions: list[Question] = []
         execution = None
-        if marked := is_marker(surfaced.value):
-            root_id = names.root_checkpoint_id(place, place["checkpoint_id"])
+        if is_point := is_marker(surfaced.value):
+            root_id = names.root_checkpoint_id(configurable, configurable["checkpoint_id"])
             execution = self._hub.executions.asking((self._graph, thread_id), surfaced.value["interrupt_id"], root_id)
             if execution is not None and surfaced.id not in execution.surfaced:
-                execution, marked = None, False  # a native question in the form of a point's
-        if marked:
+                execution, is_point = None, False  # a native question in the form of a point's
+        if is_point:
             if execution is None and is_root and surfaced.value["name"] in self._hub.registry:
                 raise StoreError(
                     "a pause cannot be opened: what its node asked is not known any more; run the thread again"
@@ -127,7 +148,7 @@ class WritesReader:
         else:
             native = native_question(self._hub, self.natives, self._graph, config, surfaced, slot, task_id)
             questions = [native] if native is not None else []
-            if native is None and self.natives.place(surfaced.id) is None:
+            if native is None and self.natives.position(surfaced.id) is None:
                 self._note_uncovered(config, surfaced, writing)
             slot = native.occurrence if native is not None else slot
         for question in questions:
@@ -136,7 +157,7 @@ class WritesReader:
                 question,
                 graph=self._graph,
                 thread_id=thread_id,
-                checkpoint_id=place["checkpoint_id"],
+                checkpoint_id=configurable["checkpoint_id"],
                 task_id=task_id,
                 langgraph_id=surfaced.id,
                 slot=slot,
@@ -144,7 +165,7 @@ class WritesReader:
             writing.rows.append(row)
 
     def _note_uncovered(self, config: Config, surfaced: Interrupt, writing: Writing) -> None:
-        """A native question that no point covers, in a graph whose other questions are covered, is likely to be forgotten."""
+        """Note a native question that no point covers, where other questions of the graph are covered: likely an oversight."""
         if not covers(self._hub, self._graph):
             return
         asker = self.natives.asker(surfaced.id)
@@ -155,10 +176,10 @@ class WritesReader:
             writing.uncovered.append(asker)
 
     def used_in(self, execution: Execution) -> dict[str, AnswerEvent]:
-        """The answers that this execution used, with the events that tell of them."""
+        """By jti, the events of the answers that this execution used."""
         with execution.lock:
-            for jti in execution.used.keys() - execution.told.keys():
+            for jti in execution.used.keys() - execution.used_events.keys():
                 answer = execution.used[jti]
                 question = execution.asked.get(answer.receipt.interrupt_id)
-                execution.told[jti] = used_answer_event(self._hub, answer, question, execution.info.run_id)
-            return {jti: execution.told[jti] for jti in execution.used}
+                execution.used_events[jti] = used_answer_event(self._hub, answer, question, execution.info.run_id)
+            return {jti: execution.used_events[jti] for jti in execution.used}
