@@ -1,6 +1,6 @@
-"""The resume adapter: what an application calls to look at tokens, answer them, and move threads on.
+"""The resume adapter: what an application calls to read tokens, answer them, and move threads on.
 
-Each call is written once as effects (`redeem`, `delivery`) and offered sync and async here.
+Each call is written once, as effects (in `answering` and `delivering`), and offered sync and async here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from symfonic_interrupts.adapter.adopting import Adopting
 from symfonic_interrupts.adapter.answering_graph import Answering, AnsweringGraph, WhoAsks, answering_graph
 from symfonic_interrupts.adapter.event_streams import EventStreams
 from symfonic_interrupts.adapter.graph_checks import check_graph
-from symfonic_interrupts.adapter.reading import Viewer
+from symfonic_interrupts.adapter.reading import Reading
 from symfonic_interrupts.answering.batch import Answers, answer_many
 from symfonic_interrupts.answering.redeem import Redeemer
-from symfonic_interrupts.answering.reissue_revoke import Lifecycle
+from symfonic_interrupts.answering.reissue_revoke import Operator
 from symfonic_interrupts.core.effects import Backend, Effects, transact
 from symfonic_interrupts.core.hub import Hub
 from symfonic_interrupts.core.performing import aperform, aperform_stream, perform, perform_stream
@@ -32,7 +32,7 @@ from symfonic_interrupts.upkeep.janitor import Janitor
 from symfonic_interrupts.upkeep.worker import Worker
 
 
-class ResumeAdapter(EventStreams, Adopting, Viewer):
+class ResumeAdapter(EventStreams, Adopting, Reading):
     """Answers the pauses of one graph and drives its threads. Made by `Interrupts.resume_adapter`."""
 
     def __init__(self, hub: Hub, graph: Any, run_kwargs: RunKwargs | None = None) -> None:
@@ -42,7 +42,7 @@ class ResumeAdapter(EventStreams, Adopting, Viewer):
         self.graph = graph
         self._deliverer = Deliverer(hub, graph, saver)
         self._recovery = Recovery(hub, saver.graph, self._deliverer, run_kwargs)
-        self._lifecycle = Lifecycle(hub, saver.graph, redeemer)
+        self._operator = Operator(hub, saver.graph, redeemer)
 
     def __repr__(self) -> str:
         return f"ResumeAdapter(graph={self.graph_name!r})"
@@ -262,7 +262,7 @@ class ResumeAdapter(EventStreams, Adopting, Viewer):
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, CheckpointMissing, StoreError
             UsageError: a ttl that is no timedelta above zero, or beyond `FrameworkConfig.max_ttl`.
         """
-        return perform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
+        return perform(self._operator.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
     async def areissue(
         self,
@@ -273,7 +273,7 @@ class ResumeAdapter(EventStreams, Adopting, Viewer):
         thread_id: str | None = None,
     ) -> PauseEvent:
         """`reissue` for coroutines: returns and raises the same."""
-        return await aperform(self._lifecycle.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
+        return await aperform(self._operator.reissue(interrupt_id, ttl, scope, thread_id), self._backend)
 
     def revoke(
         self,
@@ -292,7 +292,7 @@ class ResumeAdapter(EventStreams, Adopting, Viewer):
             UnknownInterrupt, ScopeRequired, ScopeMismatch, TokenConsumed, PauseSuperseded, StoreError
             UsageError: no reason, or one of more than 1,000 characters.
         """
-        perform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
+        perform(self._operator.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
     async def arevoke(
         self,
@@ -303,7 +303,7 @@ class ResumeAdapter(EventStreams, Adopting, Viewer):
         thread_id: str | None = None,
     ) -> None:
         """`revoke` for coroutines: raises the same."""
-        await aperform(self._lifecycle.revoke(interrupt_id, reason, scope, thread_id), self._backend)
+        await aperform(self._operator.revoke(interrupt_id, reason, scope, thread_id), self._backend)
 
     # -- many
 

@@ -15,7 +15,7 @@ from langgraph.types import Interrupt
 
 from symfonic_interrupts import langgraph_internals as names
 from symfonic_interrupts.answering.redeem import Redeemer
-from symfonic_interrupts.asking.plain_interrupts import Place, asked_here, question_at
+from symfonic_interrupts.asking.plain_interrupts import NativePosition, asked_here, question_at
 from symfonic_interrupts.core.checkpoints import TaskState, is_marker, read_tasks, waiting_in
 from symfonic_interrupts.core.effects import Backend, Effects, GetTuple, ListThreads, transact
 from symfonic_interrupts.core.executions import Question
@@ -171,7 +171,7 @@ class Adopter:
         for langgraph_id, (task_id, surfaced) in standing.items():
             if langgraph_id in known:
                 continue
-            place: Place | None = None
+            place: NativePosition | None = None
             try:
                 place = yield from self._place(thread_id, head, surfaced)
                 self.adopted.append((yield from self._open(head, task_id, surfaced, place)))
@@ -187,7 +187,7 @@ class Adopter:
 
     # -- where it stands
 
-    def _place(self, thread_id: str, head: CheckpointTuple, surfaced: Interrupt) -> Effects[Place]:
+    def _place(self, thread_id: str, head: CheckpointTuple, surfaced: Interrupt) -> Effects[NativePosition]:
         found = yield from self._look(thread_id, "", head, surfaced)
         if found is None and is_marker(surfaced.value):
             raise _Left(
@@ -206,7 +206,7 @@ class Adopter:
 
     def _look(
         self, thread_id: str, ns: str, at: CheckpointTuple, surfaced: Interrupt
-    ) -> Effects[tuple[Place, TaskState] | None]:
+    ) -> Effects[tuple[NativePosition, TaskState] | None]:
         """Where the interrupt was asked: by a task of the checkpoint at `ns`, or of a graph below it."""
         tasks = read_tasks(at.pending_writes)
         asking = {id_: task for id_, task in tasks.items() if any(i.id == surfaced.id for i in task.pending)}
@@ -215,7 +215,9 @@ class Adopter:
             found = asked_here(self._hub, self._graph, ns, surfaced, slot, task_id)
             if found is not None:
                 registration, node = found
-                place = Place(registration, node, ns, str(at.config["configurable"]["checkpoint_id"]), task_id, slot)
+                place = NativePosition(
+                    registration, node, ns, str(at.config["configurable"]["checkpoint_id"]), task_id, slot
+                )
                 return place, task
         for task_id in asking:
             for below in self._below(ns, task_id):
@@ -247,7 +249,9 @@ class Adopter:
 
     # -- opening it
 
-    def _open(self, head: CheckpointTuple, task_id: str, surfaced: Interrupt, place: Place) -> Effects[PauseEvent]:
+    def _open(
+        self, head: CheckpointTuple, task_id: str, surfaced: Interrupt, place: NativePosition
+    ) -> Effects[PauseEvent]:
         at = head.config["configurable"]
         thread_id = str(at["thread_id"])
         question: Question = question_at(

@@ -109,11 +109,11 @@ class EventStreams(ABC):
         idempotency_key: str | None,
         graph_kwargs: dict[str, Any],
     ) -> Effects[Delivery]:
-        """The steps of `invoke`."""
+        """The effects of `invoke`."""
 
 
 def _delivering(deliver: Callable[[dict[str, Any]], Effects[Delivery]], backend: Backend) -> Any:
-    """The graph, whose runs are deliveries. Their input is of no account: the stored answers are what is sent."""
+    """A copy of the graph whose runs are deliveries. Their input is ignored: the stored answers are sent."""
 
     def stream(_: Any, config: Any = None, **kwargs: Any) -> Generator[Any, None, Delivery]:
         return perform_stream(deliver({**kwargs, "config": config}), backend)

@@ -59,16 +59,16 @@ def check_graph(hub: Hub, graph: Any) -> InterruptSaver:
 
 
 def node_objects(nodes: Mapping[str, Any]) -> dict[str, list[object]]:
-    """By what stands before a node's own name in its path (`""`, `"sub:"`): the objects whose methods the nodes there run."""
-    found: dict[str, list[object]] = {}
+    """The objects whose methods the nodes run, by the part of the node's path before its own name (`""`, `"sub:"`)."""
+    owners: dict[str, list[object]] = {}
     for path, node in nodes.items():
         above, end, _ = path.rpartition(names.NS_END)
-        here = found.setdefault(above + end, [])
+        here = owners.setdefault(above + end, [])
         for function in _functions(node):
             owner = getattr(function, "__self__", None)
             if owner is not None and not any(owner is known for known in here):
                 here.append(owner)
-    return found
+    return owners
 
 
 def _check_cover(graph: str, nodes: Mapping[str, Any], covered: list[tuple[InterruptRegistration, str]]) -> None:
@@ -93,12 +93,13 @@ def _check_cover(graph: str, nodes: Mapping[str, Any], covered: list[tuple[Inter
 
 
 def _warn_of_strangers(hub: Hub, graph: str) -> None:
-    """An agent that carries another object of the same class than the one that is registered: a factory was called twice."""
-    everywhere = [o for objects in hub.node_objects.values() for here in objects.values() for o in here]
+    """Warn of a graph that carries an object of the same class as the registered one, but not that one: likely a factory was
+    called twice."""
+    everywhere = [o for by_prefix in hub.node_objects.values() for objects in by_prefix.values() for o in objects]
     owners = [r.nodes_of for r in hub.registry.values() if r.nodes_of is not None]
     for registration in hub.registry.values():
         owner = registration.nodes_of
-        if owner is None or any(owner is found for found in everywhere):
+        if owner is None or any(owner is other for other in everywhere):
             continue
         for objects in hub.node_objects[graph].values():
             if any(_kind(o) == _kind(owner) and not any(o is known for known in owners) for o in objects):
@@ -131,12 +132,12 @@ def _kind(held: object) -> tuple[str, str]:
 
 
 def _closed_above(path: str, nodes: Mapping[str, Any]) -> str | None:
-    """The node above `path` that is itself a compiled graph, all of whose nodes are seen, and lacks the next one."""
+    """The node above `path` that is a compiled graph without the next node of `path`; None below a function."""
     parts = path.split(names.NS_END)
     for n in range(1, len(parts)):
         parent = names.NS_END.join(parts[:n])
-        if not any(hasattr(step, "get_subgraphs") for step in _steps(nodes[parent])):
-            return None  # a function: it may run any graph
+        if not any(hasattr(part, "get_subgraphs") for part in _parts(nodes[parent])):
+            return None
         if names.NS_END.join(parts[: n + 1]) not in nodes:
             return parent
     return None
@@ -180,10 +181,10 @@ def _is_point(node: Any) -> bool:
 
 
 def _functions(node: Any) -> Iterator[Any]:
-    for step in _steps(node):
-        for function in names.functions_of(step):
+    for part in _parts(node):
+        for function in names.functions_of(part):
             yield inspect.unwrap(function, stop=lambda f: hasattr(f, POINT_ATTRIBUTE))
 
 
-def _steps(node: Any) -> list[Any]:
+def _parts(node: Any) -> list[Any]:
     return [unguarded(part) for part in names.parts_of(node)]

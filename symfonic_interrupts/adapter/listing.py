@@ -30,22 +30,22 @@ def list_pending(
 ) -> Effects[list[PauseEvent]]:
     """The open pauses of a scope with freshly minted tokens, newest first. See `ResumeAdapter.pending`."""
     hub.database.check_open()
-    asked: dict[str, Any] = {
+    query: dict[str, Any] = {
         "graph": graph,
         "limit": checked_limit(limit, "the next page begins `after` the last"),
         "thread_id": None if thread_id is None else str(thread_id),  # as LangGraph does
         **_whose(hub, scope, include_sub_scopes),
         **filters,
     }
-    if asked["interrupt_id"] is not None:
-        the_one_meant((yield from transact(hub.operations.reading.list_open, **{**asked, "limit": 2})))
+    if query["interrupt_id"] is not None:
+        the_one_meant((yield from transact(hub.operations.reading.list_open, **{**query, "limit": 2})))
     events: list[PauseEvent] = []
-    while True:  # rows that are left out, because they were altered, hide nothing behind them
-        rows = yield from transact(hub.operations.reading.list_open, **asked)
+    while True:  # altered rows are left out, and the page is filled with the rows after them
+        rows = yield from transact(hub.operations.reading.list_open, **query)
         events += open_events(hub, rows)
         if len(rows) < limit or len(events) >= limit:
             return events[:limit]
-        asked["after"] = rows[-1]["id"]
+        query["after"] = rows[-1]["id"]
 
 
 def view_pause(
@@ -58,7 +58,7 @@ def view_pause(
     rows = yield from transact(hub.operations.reading.find_pauses, graph, str(interrupt_id), thread)
     for row in rows:
         if row["tenant_id"] == given.tenant_id or row["scope_hash"] == given.scope_hash:
-            check_authentic(hub, row)  # a stranger is not told that another's row was altered
+            check_authentic(hub, row)  # another tenant does not learn that a row was altered
     meant = the_one_meant([row for row in rows if _sees(hub, given, row)])
     if meant is None:
         raise UnknownInterrupt("no pause of this graph and scope has that interrupt_id")

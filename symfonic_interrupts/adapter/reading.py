@@ -1,4 +1,4 @@
-"""What an adapter shows without changing anything: a token's pause, a pause by its id, open pauses, events."""
+"""The calls of an adapter that change nothing: a token's pause, a pause by its id, open pauses, events, failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from symfonic_interrupts.scope import FrameworkTenantScope
 from symfonic_interrupts.tokens.pause_token import PauseToken
 
 
-class Viewer:
+class Reading:
     """The reading half of `ResumeAdapter`."""
 
     def __init__(self, hub: Hub, graph_name: str, redeemer: Redeemer, backend: Backend) -> None:
@@ -39,9 +39,9 @@ class Viewer:
 
     async def runs_async(self) -> bool:
         """Whether the graph can be run by coroutines: LangGraph's sync savers (`SqliteSaver`, `PostgresSaver`) refuse them."""
-        nowhere = {"configurable": {"thread_id": f"no-thread-{uuid.uuid4()}", "checkpoint_ns": ""}}
+        no_thread = {"configurable": {"thread_id": f"no-thread-{uuid.uuid4()}", "checkpoint_ns": ""}}
         try:
-            await self._backend.saver.aget_tuple(nowhere)
+            await self._backend.saver.aget_tuple(no_thread)
         except NotImplementedError:
             return False
         return True
@@ -59,7 +59,7 @@ class Viewer:
         return await aperform(self._redeemer.inspect(token, scope), self._backend)
 
     def verify(self, token: str) -> PauseToken:
-        """The claims of a genuine token, from the keys alone: no database is asked, so what became of its pause is not known.
+        """The claims of a genuine token, from the keys alone: no database is asked, so the state of its pause is not known.
 
         Raises:
             TokenInvalid, TokenExpired
@@ -111,7 +111,7 @@ class Viewer:
         Raises:
             ScopeRequired, StoreError
             UnknownInterrupt: several open pauses have this `interrupt_id`; name the thread as well. Or several have the one
-                that is given as `after`: end the page before at another place, with another limit.
+                that is given as `after`: end the page before at another event, with another limit.
             UsageError: a limit out of range.
         """
         effects = list_pending(

@@ -28,7 +28,7 @@ def answer_many(
     """Store all answers, or none. Returns their threads, each once, in the order of the answers.
 
     Args:
-        on_row: looks at each pause before anything is spent, and may raise.
+        on_row: called with each row before any token is spent; may raise.
 
     Raises:
         InterruptError: what refuses one of them; its `index` and its message say which.
@@ -64,6 +64,7 @@ def _pair(given: Any) -> tuple[str, Any]:
 
 @contextmanager
 def _at(index: int) -> Iterator[None]:
+    """A context in which an InterruptError gets this index, in its `index` and its message."""
     try:
         yield
     except InterruptError as error:

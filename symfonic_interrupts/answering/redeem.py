@@ -1,4 +1,4 @@
-"""How a token is looked at and spent: every check in its order, and the one transaction that decides.
+"""How a token is checked and spent: every check in its order, and the one transaction that decides.
 
 Nothing before that transaction changes the pause, so a bad answer never spends a token; forged tokens touch no database.
 """
@@ -51,7 +51,11 @@ class Offer:
     """An answer that has passed every check, on its way into the store.
 
     Attributes:
-        told: what the audit is told, where it comes from another scope.
+        claims: what the token says.
+        row: the pause, as it was read.
+        text: canonical JSON of the answer.
+        claim: what the transaction stores.
+        cross_scope: what the audit log says of an answer from another scope; None for one from the pause's own.
         repeated: the receipt of the same answer, where it was stored before under the same idempotency key.
     """
 
@@ -60,13 +64,13 @@ class Offer:
     row: PauseWithAnswer
     text: str = field(repr=False)
     claim: Claim = field(repr=False)
-    told: Mapping[str, Any] | None = None
+    cross_scope: Mapping[str, Any] | None = None
     repeated: AnswerReceipt | None = None
 
     def describe(self, at: datetime) -> list[Event]:
         """The event rows of the answer."""
         events = [answer_record(self.hub, self.row, self.text, at, actor=self.claim.actor, defaulted=False)]
-        return events if self.told is None else [*events, ("interrupt_cross_scope", self.told)]
+        return events if self.cross_scope is None else [*events, ("interrupt_cross_scope", self.cross_scope)]
 
 
 class Redeemer:
@@ -99,7 +103,7 @@ class Redeemer:
         Args:
             hold: take the thread's lease in the same transaction, if nobody has it; also returned.
             breakpoints: with the lease, those of the run to come, as canonical JSON.
-            on_row: looks at the row before anything is spent, and may raise.
+            on_row: called with the row before the token is spent; may raise.
         """
         offer = yield from self.offer(token, response, scope, actor, idempotency_key, on_row=on_row)
         if offer.repeated is not None:
@@ -109,8 +113,8 @@ class Redeemer:
             since, ttl = time.monotonic(), self._hub.config.lease_ttl
             body, owner = self._hub.operations.claiming.answer_and_hold, new_owner()
             take = transact(body, offer.row, offer.claim, offer.describe, owner, ttl, breakpoints)
-            place = (self._graph, offer.row["thread_id"])
-            at, taken = yield from given_back_if_cancelled(self._hub, *place, owner, take)
+            thread_id = offer.row["thread_id"]
+            at, taken = yield from given_back_if_cancelled(self._hub, self._graph, thread_id, owner, take)
             if taken is not None:
                 held = LeaseKeeper(self._hub, taken[0], since + ttl.total_seconds()), taken[1]
         else:
@@ -134,7 +138,7 @@ class Redeemer:
         """Every check of an answer, before anything is spent.
 
         Args:
-            heads: checkpoints read before, by thread; to look each up once.
+            heads: by thread id, checkpoints that were read before, so that each is read once; others are added.
         """
         for word, value in (("actor", actor), ("idempotency_key", idempotency_key)):
             if value is None:
@@ -157,19 +161,19 @@ class Redeemer:
         try:
             yield from self.check_head(row, heads)
         except (PauseNotReady, PauseSuperseded):
-            _refuse_state((yield from self._rehydrate(claims)))  # meanwhile another may have answered, and a run begun
+            _refuse_state((yield from self._rehydrate(claims)))  # meanwhile it may have been answered, and a run begun
             raise
         check = partial(registration.response_text, response, payload_text=row["payload"], limit=limit)
         text = yield from Compute(self._hub.checks, check)
         claim = self.claim(row, text, actor=actor, scope_hash=crossing or row["scope_hash"], key=idempotency_key)
-        told = None if crossing is None else _audit_facts(row, crossing, actor)
-        return Offer(self._hub, claims, row, text, claim, told)
+        cross_scope = None if crossing is None else _audit_facts(row, crossing, actor)
+        return Offer(self._hub, claims, row, text, claim, cross_scope)
 
     def accepted(self, offer: Offer, at: datetime) -> AnswerReceipt:
         """The receipt of an offer that was stored."""
         self._hub.failpoint("claim_committed")
-        if offer.told is not None:
-            audit_log.warning("interrupt_cross_scope %s", canonical_json(offer.told))
+        if offer.cross_scope is not None:
+            audit_log.warning("interrupt_cross_scope %s", canonical_json(offer.cross_scope))
         return receipt_of(offer.row, at, offer.claim.actor, sha256(offer.text))
 
     def lost(self, offer: Offer, idempotency_key: str | None = None) -> Effects[AnswerReceipt]:
@@ -209,14 +213,16 @@ class Redeemer:
     def _admit(
         self, token: str, scope: FrameworkTenantScope | None, actor: str | None
     ) -> Effects[tuple[PauseToken, InterruptRegistration, str | None]]:
-        """Token, registration and scope. Also the answering scope's hash, where it is another than the pause's."""
+        """Check token, registration and scope. Gives the token's claims, the registration, and the hash of the answering scope
+        where that is not the pause's own.
+        """
         hub = self._hub
         hub.database.check_open()
         claims = self.verify(token)
         given = hub.require_scope(scope, "pass scope=FrameworkTenantScope(...)").scope_hash
         if given == claims.scope_hash:
             return claims, hub.registry.named(claims.name), None
-        # to a stranger a point that is not registered here looks like any other
+        # another scope does not learn whether the point is registered here
         registration = hub.registry.get(claims.name)
         if registration is not None and registration.cross_scope_allowed:
             return claims, registration, given
@@ -226,7 +232,7 @@ class Redeemer:
         raise ScopeMismatch(f"{claims.name}: this pause belongs to another scope; answer it from there")
 
     def verify(self, token: str) -> PauseToken:
-        """What a genuine token says, without any database. Raises TokenInvalid, TokenExpired."""
+        """The claims of a genuine token, without the database. Raises TokenInvalid, TokenExpired."""
         hub = self._hub
         return PauseToken.verify(
             token,
@@ -239,6 +245,7 @@ class Redeemer:
         )
 
     def _rehydrate(self, claims: PauseToken) -> Effects[PauseWithAnswer]:
+        """The authentic row of a token's pause. Raises TokenConsumed, TokenInvalid, StoreError."""
         row, outcome = yield from transact(self._hub.operations.reading.load_pause, claims.jti)
         if row is None:
             if outcome is not None:
@@ -254,11 +261,15 @@ class Redeemer:
         return row
 
     def check_head(self, row: PauseRow, heads: dict[str, Any] | None = None) -> Effects[None]:
-        """The interrupt must be pending at the thread's newest checkpoint."""
+        """Check that the interrupt is pending at the thread's newest checkpoint.
+
+        Raises:
+            CheckpointMissing, PauseSuperseded, PauseNotReady
+        """
         heads = {} if heads is None else heads
-        place = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+        root = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
         if row["thread_id"] not in heads:
-            head = yield from GetTuple({"configurable": place})
+            head = yield from GetTuple({"configurable": root})
             tasks = read_tasks(head.pending_writes if head is not None else ())
             heads[row["thread_id"]] = head, tasks, waiting_in(tasks)
         head, tasks, waiting = heads[row["thread_id"]]
@@ -286,16 +297,19 @@ class Redeemer:
         raise PauseNotReady("the pause is not stored in its checkpoint yet; try again in a moment")
 
     def _was_passed(self, row: PauseRow) -> Effects[bool]:
-        """Whether a native question was answered by something else than its token: its node goes on without it."""
+        """Whether a native question was answered without its token, so that its node goes on."""
         if not row["native"]:
             return False
-        place = {"checkpoint_ns": row["leaf_ns"], "checkpoint_id": row["leaf_checkpoint_id"]}
-        found = yield from GetTuple({"configurable": {"thread_id": row["thread_id"], **place}})
-        leaf = read_tasks(found.pending_writes if found is not None else ()).get(row["leaf_task_id"], TaskState())
+        position = {"checkpoint_ns": row["leaf_ns"], "checkpoint_id": row["leaf_checkpoint_id"]}
+        checkpoint = yield from GetTuple({"configurable": {"thread_id": row["thread_id"], **position}})
+        leaf = read_tasks(checkpoint.pending_writes if checkpoint is not None else ()).get(
+            row["leaf_task_id"], TaskState()
+        )
         return leaf.finished or was_answered_past(row, leaf)
 
 
 def _refuse_state(row: PauseWithAnswer) -> None:
+    """Raise what a pause in this state answers to its token; nothing for one that is open."""
     state = row["state"]
     if state == "superseded":
         raise PauseSuperseded("the thread went on without this pause; its question no longer stands")
@@ -308,7 +322,8 @@ def _refuse_state(row: PauseWithAnswer) -> None:
 
 
 def _repeated(row: PauseWithAnswer, text: str, claim: Claim, idempotency_key: str) -> AnswerReceipt:
-    """The receipt of the same answer by the same actor in the same scope: a key is nobody else's."""
+    """The receipt of an answer that was stored before under this key. Raises TokenConsumed unless answer, actor and scope are
+    the same, too."""
     given = (idempotency_key, sha256(text), claim.actor, claim.scope_hash)
     of_answer = (row["answer_response_hash"], row["answer_actor"], row["answer_scope_hash"])
     if given == (row["answer_idempotency_key"], *of_answer) and row["answer_at"] is not None:

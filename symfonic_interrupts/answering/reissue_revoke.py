@@ -26,10 +26,10 @@ from symfonic_interrupts.store.rows import PauseRow
 from symfonic_interrupts.store.same_ids import the_one_meant
 
 MOST_TRIES = 5
-"""How often a pause is looked at again that got another token, or another slot, meanwhile."""
+"""So often a pause is tried that gets another token, or another slot, meanwhile."""
 
 
-class Lifecycle:
+class Operator:
     """Reissues and revokes the pauses of one graph."""
 
     def __init__(self, hub: Hub, graph: str, redeemer: Redeemer) -> None:
@@ -40,18 +40,18 @@ class Lifecycle:
     def reissue(
         self, interrupt_id: str, ttl: timedelta | None, scope: FrameworkTenantScope | None, thread_id: str | None
     ) -> Effects[PauseEvent]:
-        """A new token for a pending or expired pause; the old one is dead."""
+        """Give a pending or expired pause a new token; the old one counts no more. See `ResumeAdapter.reissue`."""
         for _ in range(MOST_TRIES):
             row = yield from self._find(interrupt_id, scope, thread_id)
-            thread_id = row["thread_id"]  # no other pause may come in its place, should it end meanwhile
+            thread_id = row["thread_id"]  # in the next try it must be the same pause, though it may have ended
             if row["state"] not in ("pending", "expired"):
                 _refuse(row, "reissued")
             yield from self._redeemer.check_head(row)
             renewed = self._renewed(row, ttl)
-            told = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
+            facts = {"name": row["name"], "expires_at": renewed["expires_at"].isoformat()}
             try:
                 done = yield from transact(
-                    self._hub.operations.claiming.reissue, row, renewed, ("interrupt_reissued", told)
+                    self._hub.operations.claiming.reissue, row, renewed, ("interrupt_reissued", facts)
                 )
             except ClaimLost:
                 done = False
@@ -72,18 +72,22 @@ class Lifecycle:
         return seal_row({**row, "jti": secrets.token_hex(16), "state": "pending", "expires_at": end}, hub.keys)
 
     def _check_again(self, renewed: PauseRow, scope: FrameworkTenantScope | None) -> Effects[None]:
-        # New input that came after the first look has superseded the old token at most, and nothing where that had expired.
+        """Check the renewed pause once more: new input that came after the first check has closed the old one only.
+
+        Raises:
+            PauseSuperseded, PauseNotReady: the question no longer stands.
+        """
         try:
             yield from self._redeemer.check_head(renewed)
         except (PauseSuperseded, PauseNotReady):
             row = yield from self._find(renewed["interrupt_id"], scope, renewed["thread_id"])
             if row["state"] == "superseded":
-                raise  # else somebody has answered it already
+                raise  # any other state: it was answered meanwhile
 
     def revoke(
         self, interrupt_id: str, reason: str, scope: FrameworkTenantScope | None, thread_id: str | None
     ) -> Effects[None]:
-        """Kill the token of a pending pause. The thread stays where it is."""
+        """Make the token of a pending pause count no more. The thread stays as it is. See `ResumeAdapter.revoke`."""
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise UsageError("reason must be a text of 1 to 1,000 characters; it is recorded")
         for _ in range(MOST_TRIES):
@@ -91,10 +95,9 @@ class Lifecycle:
             thread_id = row["thread_id"]
             if row["state"] != "pending":
                 _refuse(row, "revoked")
-            told = ("interrupt_revoked", {"name": row["name"], "reason": reason})
-            if (
-                yield from transact(self._hub.operations.claiming.close, row, Claim("revoked", "revoked"), told)
-            ) is not None:
+            event = ("interrupt_revoked", {"name": row["name"], "reason": reason})
+            claim = Claim("revoked", "revoked")
+            if (yield from transact(self._hub.operations.claiming.close, row, claim, event)) is not None:
                 return
         raise _changing()
 
@@ -105,11 +108,11 @@ class Lifecycle:
         thread = None if thread_id is None else str(thread_id)
         rows = yield from transact(hub.operations.reading.find_pauses, self._graph, interrupt_id, thread)
         row = the_one_meant([row for row in rows if scope_of(row) == given])
-        for known in rows if row is None else [row]:
-            check_authentic(hub, known)
-            hub.registry.named(known["name"])
+        for candidate in rows if row is None else [row]:
+            check_authentic(hub, candidate)
+            hub.registry.named(candidate["name"])
             if row is None:
-                raise ScopeMismatch(f"{known['name']}: this pause belongs to another scope")
+                raise ScopeMismatch(f"{candidate['name']}: this pause belongs to another scope")
         if row is None:
             raise UnknownInterrupt("no pause of this graph has that interrupt_id")
         return row

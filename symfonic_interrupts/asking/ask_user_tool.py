@@ -67,5 +67,5 @@ def _answers(request: AskUserRequest, response: AskUserResponse) -> str:
 
 
 def _what_to_mend(error: ValidationError | ValidationErrorV1) -> str:
-    found = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
-    return "Nobody was asked: the call is malformed. Mend it and call again. " + "; ".join(found)
+    problems = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+    return "Nobody was asked: the call is malformed. Mend it and call again. " + "; ".join(problems)

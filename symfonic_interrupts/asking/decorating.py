@@ -42,9 +42,9 @@ class Decorator:
     Attributes:
         name: the point's.
         response_schema: the model of its answers.
-        pause: asks, and returns the answer.
-        payload: from the state, what is shown.
-        when: from the state, whether to ask; None: always.
+        pause: the point's `pause`.
+        payload: takes the state, returns what is shown.
+        when: takes the state, returns whether to ask; None: always.
     """
 
     name: str
@@ -90,9 +90,7 @@ class Decorator:
         if self.when is None:
             return True
         answer = self.when(state)
-        if inspect.isawaitable(
-            answer
-        ):  # a sync function that returns what an async one gave: true, whatever it would say
+        if inspect.isawaitable(answer):  # a sync function that calls an async one; an awaitable is always true
             if inspect.iscoroutine(answer):
                 answer.close()
             raise RegistrationError(f"{self.name}: when= returned an awaitable; it must return a bool")
@@ -119,7 +117,7 @@ class _Unfit(Exception):
 
 
 def check_callables(name: str, payload: object, when: object) -> None:
-    """Raise RegistrationError unless these can be called with the state, and `when` at once says yes or no."""
+    """Raise RegistrationError unless both are functions of one argument, and `when` is not async."""
     for what, given in (("payload=", payload), ("when=", when)):
         if given is None and what == "when=":
             continue
@@ -134,12 +132,12 @@ def check_callables(name: str, payload: object, when: object) -> None:
 
 
 def is_async(given: object) -> bool:
-    """Whether calling it gives a coroutine, as far as that can be seen: an async function, or an object whose call is one."""
+    """Whether it can be seen that a call gives a coroutine: it is an async function, or an object with an async `__call__`."""
     return any(inspect.iscoroutinefunction(part) for part in _run_by(given))
 
 
 def _run_by(given: Any) -> tuple[Any, ...]:
-    """What a call of it may run: itself, and for an object its class's `__call__`; of a partial, what that calls."""
+    """The functions that a call of it may run: itself, and its class's `__call__`. Of a partial, those of its function."""
     while isinstance(given, functools.partial):
         given = given.func
     return (given, type(given).__call__) if callable(given) else (given,)
@@ -193,7 +191,7 @@ def _check_decision(annotation: Any, response: type[BaseModel], *, asks_always: 
             + (
                 twin
                 if response.__name__ in [getattr(c, "__name__", None) for c in choices]
-                else f", {_told(annotation)}"
+                else f", {_shown(annotation)}"
             )
         )
     if not asks_always and not any(_is_open(choice) or choice in (None, type(None)) for choice in choices):
@@ -201,7 +199,7 @@ def _check_decision(annotation: Any, response: type[BaseModel], *, asks_always: 
 
 
 def _choices(annotation: Any) -> list[Any]:
-    """The members of a union; all others are one choice."""
+    """The types that an annotation allows: the members of a union, or the annotation itself."""
     if type(annotation).__name__ == "TypeAliasType":  # `type X = ...`
         annotation = annotation.__value__
     origin = typing.get_origin(annotation)
@@ -213,7 +211,7 @@ def _choices(annotation: Any) -> list[Any]:
 
 
 def _is_open(choice: Any) -> bool:
-    """Whether it says nothing that could be wrong: no annotation, one that cannot be resolved, Any, object, a type variable."""
+    """Whether nothing can be checked by it: no annotation, one that cannot be resolved, Any, object, a type variable."""
     return choice in (Parameter.empty, Any, object) or isinstance(choice, str | typing.ForwardRef | TypeVar)
 
 
@@ -222,24 +220,24 @@ def _accepts(choice: Any, response: type[BaseModel]) -> bool:
     if _is_open(choice) or getattr(kind, "_is_protocol", False):
         return True
     if not isinstance(kind, type):
-        return kind is None and choice is not None  # a form that this does not know
+        return kind is None and choice is not None  # a typing form that is not known here: not refused
     try:
         return issubclass(response, kind)
     except TypeError:  # a TypedDict
         return False
 
 
-def _told(annotation: Any) -> str:
+def _shown(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _resolved(function: Callable[..., Any], annotation: Any) -> Any:
-    """The annotation, read where the function was written; itself where that cannot be done."""
-    places = [getattr(inspect.unwrap(part), "__globals__", None) for part in _run_by(function)]
+    """The annotation, resolved in the module of the function; unchanged where that cannot be done."""
+    modules = [getattr(inspect.unwrap(part), "__globals__", None) for part in _run_by(function)]
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
-        return typing.get_type_hints(holder, globalns=next(filter(None, places), {}), include_extras=True)["it"]
-    except Exception:  # whatever reading an annotation may raise: what cannot be read cannot be judged
+        return typing.get_type_hints(holder, globalns=next(filter(None, modules), {}), include_extras=True)["it"]
+    except Exception:  # resolving may raise anything; what cannot be resolved is not refused
         return annotation
 
 

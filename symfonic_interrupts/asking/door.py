@@ -1,7 +1,7 @@
-"""The door of a task: what is looked at before a node's body runs and after it has returned.
+"""The door of a task: what is checked before a node's body runs and after it has returned.
 
-Before: a native question that a registration covers takes only an answer that came through the adapter. After: what a node
-asked and was not told is not done, so it is asked after all, or the run ends there. `guards` puts this around a graph's nodes.
+Before: a native question that a registration covers takes only an answer that came through the adapter. After: a node may not
+finish with a question that got no answer; it is asked after all, or the run ends. `guards` puts the door around the nodes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Door:
     """The door of every task of one graph, for as long as its nodes are guarded.
 
     Args:
-        cached_above: from a thread and a namespace, the name of a task around the graph there whose result goes into a cache;
-            or an empty text.
+        cached_above: takes a thread id and a namespace; returns the name of a task above the graph there whose result goes into
+            a cache, or an empty text.
     """
 
     def __init__(self, hub: Hub, graph: str, cached_above: Callable[[str, str], str], natives: NativeAnswers) -> None:
@@ -53,11 +53,11 @@ class Door:
             self._hub.executions.begin((self._graph, str(info.thread_id)), info)
 
     def concerns(self, config: Config) -> bool:
-        """Whether anything must be looked at before this task's body runs."""
+        """Whether a point covers this task's node, so that `enter` must be called before its body runs."""
         return self._covering(config["configurable"]) is not None
 
     def enter(self, config: Config) -> Effects[None]:
-        """Let a covered native node run with the answers that may count, and no others.
+        """Let a covered native node run with answers that may count only.
 
         Raises:
             ResumeRefused: the run brings it an answer past the adapter.
@@ -86,22 +86,24 @@ class Door:
     def _may_enter(self, configurable: Mapping[str, Any], task_id: str) -> bool:
         if names.take_bare_resume(configurable):
             return False
-        found = names.brought(configurable)
-        if not found:
+        answers = names.brought(configurable)
+        if not answers:
             return True
         stored = 0
-        if isinstance(found, Loaded):
-            stored = found.stored
-            bad = next((slot for slot in range(stored) if slot not in found.admitted), None)
-            if bad is not None and len(found) > stored:
+        if isinstance(answers, Loaded):
+            stored = answers.stored
+            bad = next((slot for slot in range(stored) if slot not in answers.admitted), None)
+            if bad is not None and len(answers) > stored:
                 return False
-            if bad is not None:  # left behind by an earlier run: it is asked again
-                found.cut(bad)
+            if bad is not None:  # from an earlier run, and does not count: the node asks again
+                answers.cut(bad)
                 return True
         run = delivery_run_of({"configurable": configurable}, self._graph)
         if run is not None:
             run.lease.check()
-        return all(run is not None and run.has_sent(task_id, slot, found[slot]) for slot in range(stored, len(found)))
+        return all(
+            run is not None and run.has_sent(task_id, slot, answers[slot]) for slot in range(stored, len(answers))
+        )
 
     def check_not_cached(self, name: str, configurable: Mapping[str, Any]) -> None:
         """Raise RegistrationError where the running task's result goes into a cache: another thread would get its answer."""
@@ -128,10 +130,10 @@ class Door:
             and self._natives.was_guarded(names.running_task_id(configurable, info.task_id))
         )
 
-    # -- the body has raised
+    # -- after the body has raised
 
     def bubbled(self, config: Config, error: BaseException) -> Effects[None]:
-        """Record a refusal that passes by; remember which node asked.
+        """Record a refusal, or note which node asked, where the body raised one of LangGraph's control exceptions.
 
         Raises:
             RegistrationError: a covered node raised NodeInterrupt, which takes no answer.
@@ -154,26 +156,25 @@ class Door:
                 self._natives.asked_by(interrupt.id, path)
 
     def _record_refusal(self, error: ResumeRefused, name: str, config: Config, **of: str) -> Effects[None]:
-        """Record a refusal once, in the row of the question that it was meant for. A resume may come before any was asked."""
+        """Record a refusal once, about the pause that the resume was meant for; without one, about the point."""
         error.recorded = True
         thread_id = str(names.execution_info(config["configurable"]).thread_id)
         rows, _ = yield from transact(self._hub.operations.reading.load_answers, self._graph, thread_id)
-        meant = [row for row in rows if columns_of(row, *of) == of]
-        row = meant[-1] if meant else self._nameless(config, name, thread_id)
+        matching = [row for row in rows if columns_of(row, *of) == of]
+        row = matching[-1] if matching else self._subject_without_pause(config, name, thread_id)
         if row is not None:
             yield from record_refusal(self._hub, row, error.code, {"name": name})
         else:
             audit_log.warning("interrupt_refused %s", canonical_json({"name": name, "code": error.code, **of}))
 
-    def _nameless(self, config: Config, name: str, thread_id: str) -> RefusalSubject | None:
-        """What an event tells where no question was asked. None where no scope is known: it would be nobody's event."""
+    def _subject_without_pause(self, config: Config, name: str, thread_id: str) -> RefusalSubject | None:
+        """The subject of an event about a point without a pause. None where no scope is known: nobody could read the event."""
         try:
             scope = self._hub.scope_of_run(config)
         except ScopeRequired:
             return None
-        counted = canonical_json(
-            {"graph": self._graph, "thread_id": thread_id, "name": name}
-        )  # in place of a token's id
+        # refusals are counted by this text, as there is no token's id
+        counted = canonical_json({"graph": self._graph, "thread_id": thread_id, "name": name})
         return {
             "jti": counted,
             "graph": self._graph,
@@ -186,7 +187,7 @@ class Door:
         }
 
     def row_of(self, question: Question, thread_id: str) -> PauseRow:
-        """What an event tells of a question that has no row of its own, or none that is known here."""
+        """The subject of an event about a question without a row, or whose row is not known here."""
         return new_row(
             self._hub,
             question,
@@ -198,22 +199,22 @@ class Door:
             slot=0,
         )
 
-    # -- the body has returned
+    # -- after the body has returned
 
     def must_leave(self, config: Config) -> bool:
-        """Whether anything must be looked at after this task's body has returned."""
+        """Whether `leave` must be called after this task's body has returned."""
         info = names.execution_info(config["configurable"])
         if info is None:
             return False
         return self._hub.executions.has_any((self._graph, str(info.thread_id))) or self.concerns(config)
 
     def leave(self, config: Config) -> Effects[None]:
-        """A node must not finish with a question that nobody was asked; where that is only to be told of, tell of a native one:
-        a point's is told of when the node is recorded.
+        """Stop a node that returns though its question got no answer. With `on_swallowed="warn"` only report a native question
+        here: one of a point is reported when the node's writes are stored.
 
         Raises:
-            GraphInterrupt: what it asked, so that it is asked after all.
-            PauseSwallowed: it cannot be asked any more. Of a native question nothing is known but that it was asked.
+            GraphInterrupt: the question, so that it is asked after all.
+            PauseSwallowed: it cannot be asked any more; always so for a native question.
         """
         configurable = config["configurable"]
         info = names.execution_info(configurable)
@@ -238,24 +239,24 @@ class Door:
                 raise PauseSwallowed(_swallowed(covered.name))
 
     def report_swallowed(self, questions: Sequence[Question], thread_id: str) -> Effects[None]:
-        """Record and warn, once each, that a task swallowed these questions."""
+        """Record, log and warn, once each, that a task swallowed these questions."""
         for question in questions:
             if self._hub.first_time(("swallowed", question.interrupt_id)):
-                told = {"name": question.name, "interrupt_id": question.interrupt_id}
-                yield from self._tell(self.row_of(question, thread_id), told)
+                facts = {"name": question.name, "interrupt_id": question.interrupt_id}
+                yield from self._report(self.row_of(question, thread_id), facts)
 
     def _report_swallowed_native(self, name: str, config: Config) -> Effects[None]:
         info = names.execution_info(config["configurable"])
         if self._hub.first_time(("swallowed", names.running_task_id(config["configurable"], info.task_id))):
-            told = {"name": name, "node": names.node_path(info.checkpoint_ns)}
-            yield from self._tell(self._nameless(config, name, str(info.thread_id)), told)
+            facts = {"name": name, "node": names.node_path(info.checkpoint_ns)}
+            yield from self._report(self._subject_without_pause(config, name, str(info.thread_id)), facts)
 
-    def _tell(self, row: EventSubject | None, told: dict[str, str]) -> Effects[None]:
-        if row is not None:
-            yield from transact(self._hub.operations.recording.record, row, ("interrupt_swallowed", told))
-        audit_log.warning("interrupt_swallowed %s", canonical_json(told))
-        with suppress(UserWarning):  # an application may have warnings raised; what is to happen goes on all the same
-            warnings.warn(_swallowed(told["name"]), UserWarning, stacklevel=2)
+    def _report(self, subject: EventSubject | None, facts: dict[str, str]) -> Effects[None]:
+        if subject is not None:
+            yield from transact(self._hub.operations.recording.record, subject, ("interrupt_swallowed", facts))
+        audit_log.warning("interrupt_swallowed %s", canonical_json(facts))
+        with suppress(UserWarning):  # an application may turn warnings into errors; the rest must happen all the same
+            warnings.warn(_swallowed(facts["name"]), UserWarning, stacklevel=2)
 
 
 def _swallowed(name: str) -> str:

@@ -1,6 +1,6 @@
 """The envelope: what a delivery resumes a task with, and what LangGraph's `response_schema` lets pass.
 
-It accepts authentic receipts of the running task that came through the door: sent by the delivery that runs it, or loaded
+It accepts authentic receipts of the running task that may count: sent by the delivery that runs it, or loaded
 from the thread's newest checkpoint as answers that are still on their way. A raw `Command(resume=...)`, a receipt carried over
 from elsewhere, and a copy of a genuine one all fail, so the pause stays open. Whether an answer fits the payload that is asked
 now is decided where it is taken: refusing it here would refuse it for ever.
@@ -32,17 +32,18 @@ def seal(answers: list[Answer]) -> dict[str, Any]:
 
 
 VOID: dict[str, Any] = {"answers": []}
-"""Keeps the place of a stored answer that counts no more: LangGraph tells the questions of a task apart by their place.
-Only this very object is let pass; the same from a client is refused."""
+"""Takes the slot of a stored answer that counts no more: LangGraph tells the questions of a task apart by their slots.
+Only this very object is accepted; an equal one from a client is refused."""
 
 
 class Loaded(list[Any]):
-    """The stored answers of a task, by slot, as the saver handed them to a run. LangGraph adds to this very list what the run
-    itself was resumed with, so all behind the first `stored` did not come from the saver.
+    """The stored answers of a task, by slot, as the saver handed them to a run. LangGraph appends to this very list what the
+    run itself was resumed with, so all after the first `stored` items did not come from the saver.
 
     Attributes:
+        stored: how many items came from the saver.
         admitted: slots of answers that may count.
-        jtis: tokens of the answers in envelopes that may count.
+        jtis: jtis of the answers in envelopes that may count.
     """
 
     def __init__(self, values: Iterable[Any], *, admitted: Iterable[int] = (), jtis: Iterable[str] = ()) -> None:
@@ -52,7 +53,7 @@ class Loaded(list[Any]):
         self.jtis = frozenset(jtis)
 
     def cut(self, slot: int) -> None:
-        """Drop this slot and all behind it."""
+        """Drop this slot and all after it."""
         del self[slot:]
         self.stored = min(self.stored, slot)
         self.admitted = {kept for kept in self.admitted if kept < slot}
@@ -64,18 +65,18 @@ def is_envelope(value: Any) -> bool:
 
 
 def answers_in(envelope: dict[str, Any]) -> list[dict[str, Any]]:
-    """What stands in an envelope and has the form of an answer."""
+    """Those items of an envelope that have the form of an answer."""
     return [a for a in envelope["answers"] if isinstance(a, dict) and isinstance(a.get("receipt"), dict)]
 
 
 def jtis_in(resume: Any) -> list[str]:
-    """The tokens whose answers stand in the value of a RESUME write. Whatever is no envelope is passed over."""
+    """The jtis of the answers in the value of a RESUME write. What is no envelope is passed over."""
     values = resume if isinstance(resume, list | tuple) else [resume]
     return [str(a["receipt"].get("jti")) for value in values if is_envelope(value) for a in answers_in(value)]
 
 
-def let_in(configurable: Mapping[str, Any], graph: str) -> frozenset[str]:
-    """The tokens whose answers may enter the running task.
+def admitted_jtis(configurable: Mapping[str, Any], graph: str) -> frozenset[str]:
+    """The jtis of the answers that the running task may take.
 
     Raises:
         ThreadBusy: this run is a delivery that has lost its hold on the thread.
@@ -120,7 +121,7 @@ class Envelope(BaseModel):
         saver = names.checkpointer_of(configurable)
         graph = str(getattr(saver, "graph", ""))
         audience = self.hub.audience(graph)
-        welcome = let_in(configurable, graph) if self.answers else frozenset()
+        admitted = admitted_jtis(configurable, graph) if self.answers else frozenset()
         for item in self.answers:
             try:
                 receipt = Receipt.unseal(item.receipt, self.hub.keys)
@@ -131,7 +132,7 @@ class Envelope(BaseModel):
                 raise ValueError("a receipt belongs to another task; " + REFUSED)
             if receipt.audience != audience or not receipt.covers(item.response):
                 raise ValueError("a receipt does not fit its answer; " + REFUSED)
-            if receipt.jti not in welcome:
+            if receipt.jti not in admitted:
                 raise ValueError("a receipt is a proof and not a key; " + REFUSED)
             self._opened.append(Answer(receipt, item.response, item.receipt))
         return self

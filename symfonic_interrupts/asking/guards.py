@@ -17,13 +17,13 @@ from symfonic_interrupts import langgraph_internals as names
 
 
 def guard_node(node: Any) -> None:
-    """Guard a compiled graph's node, before and after its body. A second time changes nothing."""
+    """Guard a node of a compiled graph, before and after its body. One that is guarded already stays as it is."""
     if not any(isinstance(writer, Leaving) for writer in names.writers_of(node)):
         names.put_around(node, _guarded, Leaving())
 
 
 def unguarded(bound: Any) -> Any:
-    """What a guard stands around."""
+    """The runnable inside a guard; itself where it has none."""
     return bound.bound if isinstance(bound, Entering) else bound
 
 
@@ -114,7 +114,7 @@ class Entering(Runnable[Any, Any]):
 
 
 class Leaving(Runnable[Any, Any]):
-    """Stands between a node's body and its writes."""
+    """The guard between a node's body and its writes."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         saver = _saver_of(config)

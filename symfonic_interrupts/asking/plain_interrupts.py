@@ -1,8 +1,8 @@
 """Native `interrupt()` calls in nodes that a registration covers with `nodes`.
 
 LangGraph says which task asked, not which node: the node's name is found by computing, for each registered name, the
-interrupt id that LangGraph would give it. Nothing in such a node checks a receipt, so its answer travels as plain data, and the
-node's door (`door`) looks at what comes.
+interrupt id that LangGraph would give it. No code in such a node checks a receipt, so its answer travels as plain data, and the
+node's door (`door`) checks what comes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,13 @@ MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a native question stands: its registration and the task that asked."""
+class NativePosition:
+    """Where a native question stands: its registration and the task that asked.
+
+    Attributes:
+        node: the node's path in the root graph, as `sub:node`.
+        slot: how many questions the task has asked before.
+    """
 
     registration: InterruptRegistration
     node: str
@@ -56,7 +61,7 @@ class NativeAnswers:
 
     def __init__(self) -> None:
         self._lock = forks.Lock()
-        self._places: OrderedDict[str, Place] = OrderedDict()
+        self._positions: OrderedDict[str, NativePosition] = OrderedDict()
         self._sent: OrderedDict[str, list[Sent]] = OrderedDict()
         self._guarded = Remembered()
         self._askers = Remembered()
@@ -66,30 +71,30 @@ class NativeAnswers:
         self._guarded.note(task_id)
 
     def was_guarded(self, task_id: str) -> bool:
-        """Whether it did, as far as this process remembers."""
+        """Whether this process remembers that the task passed its door."""
         return task_id in self._guarded
 
     def asked_by(self, langgraph_id: str, path: str) -> None:
-        """Note which node asked; a graph above it passes the same interrupt on."""
+        """Note which node asked. The first call counts: graphs above the node pass the same interrupt on."""
         if self._askers.get(langgraph_id) is None:
             self._askers.note(langgraph_id, path)
 
     def asker(self, langgraph_id: str) -> str | None:
         """The path of the node that asked, where its guard saw it."""
-        found: str | None = self._askers.get(langgraph_id)
-        return found
+        path: str | None = self._askers.get(langgraph_id)
+        return path
 
-    def remember(self, langgraph_id: str, place: Place) -> None:
-        """Note where an interrupt was seen in its own graph; the root's write names only its id."""
+    def remember(self, langgraph_id: str, position: NativePosition) -> None:
+        """Note where an interrupt was seen in its own graph: the write of the root graph has only its id."""
         with self._lock:
-            self._places[langgraph_id] = place
-            while len(self._places) > MOST_REMEMBERED:
-                self._places.popitem(last=False)
+            self._positions[langgraph_id] = position
+            while len(self._positions) > MOST_REMEMBERED:
+                self._positions.popitem(last=False)
 
-    def position(self, langgraph_id: str) -> Place | None:
-        """Where it was seen."""
+    def position(self, langgraph_id: str) -> NativePosition | None:
+        """Where this interrupt was seen in its own graph; None where it was not."""
         with self._lock:
-            return self._places.get(langgraph_id)
+            return self._positions.get(langgraph_id)
 
     def send(self, thread_id: str, sent: Sent) -> None:
         """Note an answer that a delivery is about to resume with, or that a run was handed again."""
@@ -104,24 +109,24 @@ class NativeAnswers:
         return thread_id in self._sent
 
     def used_in(self, thread_id: str, task_id: str, resume: Any) -> dict[str, AnswerEvent]:
-        """Sent answers that stand in their slot of this RESUME write. Kept: the next checkpoint may be put before it."""
+        """By jti, the events of sent answers that this RESUME write has in their slots. They stay noted."""
         with self._lock:
             sent = list(self._sent.get(thread_id, ()))
         return {s.jti: s.event for s in sent if s.task_id == task_id and stands_in(resume, s.slot, s.value)}
 
     def sent_to(self, thread_id: str, task_id: str) -> dict[str, AnswerEvent]:
-        """Answers that were sent to this task."""
+        """By jti, the events of answers that were sent to this task."""
         with self._lock:
             return {s.jti: s.event for s in self._sent.get(thread_id, ()) if s.task_id == task_id}
 
     def used_before(self, thread_id: str, checkpoint_id: str) -> dict[str, AnswerEvent]:
-        """Sent answers of steps that lie behind this root checkpoint; forgets them."""
+        """By jti, the events of sent answers to questions of earlier root checkpoints. They are forgotten."""
         if thread_id not in self._sent:
             return {}
         with self._lock:
             sent = self._sent.pop(thread_id, [])
-            if left := [s for s in sent if not names.came_before(s.checkpoint_id, checkpoint_id)]:
-                self._sent[thread_id] = left
+            if remaining := [s for s in sent if not names.came_before(s.checkpoint_id, checkpoint_id)]:
+                self._sent[thread_id] = remaining
         return {s.jti: s.event for s in sent if names.came_before(s.checkpoint_id, checkpoint_id)}
 
 
@@ -133,19 +138,19 @@ def stands_in(resume: Any, slot: int, value: Any) -> bool:
 def native_question(
     hub: Hub, memory: NativeAnswers, graph: str, config: Any, surfaced: Interrupt, slot: int, task_id: str
 ) -> Question | None:
-    """The question behind a native interrupt, if a registration covers its node. None in a subgraph's own write: the root's
-    follows, and a thread can be resumed from there on.
+    """The question of a native interrupt, if a registration covers its node. None in a subgraph's own write: the write of the
+    root graph follows, and only after that can the thread be resumed.
 
     Raises:
         PayloadInvalid: the interrupt's value does not fit the payload schema.
-        RegistrationError: nothing looked at what this node was resumed with.
+        RegistrationError: no guard has checked what this node was resumed with.
     """
     place = config["configurable"]
     ns = place.get("checkpoint_ns", "")
     found = asked_here(hub, graph, ns, surfaced, slot, task_id)
     if found is not None:
         registration, node = found
-        memory.remember(surfaced.id, Place(registration, node, ns, place["checkpoint_id"], task_id, slot))
+        memory.remember(surfaced.id, NativePosition(registration, node, ns, place["checkpoint_id"], task_id, slot))
     seen = memory.position(surfaced.id)
     if seen is None or ns:
         return None
@@ -154,7 +159,7 @@ def native_question(
 
 
 def question_at(
-    hub: Hub, place: Place, thread_id: str, value: Any, scope: Callable[[], FrameworkTenantScope]
+    hub: Hub, place: NativePosition, thread_id: str, value: Any, scope: Callable[[], FrameworkTenantScope]
 ) -> Question:
     """The question that stands at a place.
 
@@ -197,13 +202,14 @@ def covers(hub: Hub, graph: str) -> bool:
     return any("/" not in node or node.startswith(f"{graph}/") for node in entries)
 
 
-def _require_guard(hub: Hub, memory: NativeAnswers, graph: str, place: Place) -> None:
+def _require_guard(hub: Hub, memory: NativeAnswers, graph: str, position: NativePosition) -> None:
+    """Raise RegistrationError where no guard has checked what the node was resumed with."""
     known = hub.graph_nodes.get(graph)
     # a node that only exists inside a tool cannot be seen when the adapter is made
-    if memory.was_guarded(place.leaf_task_id) or (known is not None and place.node not in known):
+    if memory.was_guarded(position.leaf_task_id) or (known is not None and position.node not in known):
         return
     raise RegistrationError(
-        f"node {place.node!r} of graph {graph!r} asks, but it is not guarded, so any resume would count as an answer: call"
+        f"node {position.node!r} of graph {graph!r} asks, but it is not guarded, so any resume would count as an answer: call"
         " interrupts.resume_adapter(graph) in this process before the graph runs"
     )
 
@@ -211,7 +217,7 @@ def _require_guard(hub: Hub, memory: NativeAnswers, graph: str, place: Place) ->
 def asked_here(
     hub: Hub, graph: str, ns: str, surfaced: Interrupt, slot: int, task_id: str
 ) -> tuple[InterruptRegistration, str] | None:
-    """The registered node whose task this is, if LangGraph would give its question this id."""
+    """The covered node whose question has this interrupt id, and its registration; None: no covered node of this graph."""
     above = names.node_path(ns) if ns else ""
     for registration, node in hub.covered_nodes(graph):
         parent, _, own = node.rpartition(names.NS_END)

@@ -160,8 +160,8 @@ class InterruptPoint(Generic[P, R]):
         """Make `function(state, decision, ...)` a node that asks first; its body runs once, after the answer.
 
         Args:
-            payload: from the state, what is shown. Pure: it runs on every pass. May be async for an async function.
-            when: from the state, whether to ask at all. Where false, the body gets None as its decision. Not async.
+            payload: takes the state, returns what is shown. Pure: it runs on every pass. May be async for an async function.
+            when: takes the state, returns whether to ask at all. Where false, the body gets None as its decision. Not async.
 
         Raises:
             RegistrationError: here or when the decorator is applied: an async `when`, an async `payload` for a sync function, a
@@ -215,7 +215,7 @@ class InterruptPoint(Generic[P, R]):
         except ValidationError as error:
             if not is_invalid_resume(error):
                 raise
-            # a resume that was refused is refused for the whole execution
+            # all further calls of this execution are refused, too
             execution.refused = ResumeRefused(f"{self.name}: {error.errors(include_input=False)[0]['msg']}")
             execution.refused_question = question
             raise execution.refused from error
@@ -242,7 +242,7 @@ class InterruptPoint(Generic[P, R]):
         return getattr(saver, "hub", None) is self._hub and not saver.door.has_passed(configurable)
 
     def _saver(self, config: Mapping[str, Any]) -> Any:
-        """The wrapped saver of the running graph. Raises RegistrationError where it is none of this point's `Interrupts`."""
+        """The wrapped saver of the running graph. Raises RegistrationError where it is not of this point's `Interrupts`."""
         saver: Any = names.checkpointer_of(config["configurable"])
         if getattr(saver, "hub", None) is not self._hub:
             if config["configurable"].get("thread_id") is None:

@@ -82,7 +82,7 @@ def waiting_in(tasks: Tasks) -> Waiting:
 
 
 def is_pending(row: PauseRow, waiting: Waiting, leaf: TaskState | None = None) -> Interrupt | None:
-    """The pending interrupt of the row's task at the thread's head, in whatever slot it stands.
+    """The pending interrupt of the row's task at the thread's head, in any slot.
 
     A native question may have the form of a marker, so a marker alone proves nothing. LangGraph's interrupt id must fit; where
     a question has moved to another slot, the task that asked must have written the interrupt.

@@ -1,1 +1,1 @@
-"""What runs beside answers: the janitor that expires and purges, the worker that does it all again and again."""
+"""What runs in the background: the janitor that expires pauses, purging, and the worker that repeats rounds."""

@@ -48,8 +48,8 @@ class Janitor:
 
     Args:
         graph: the name of the graph.
-        redeemer: stores a default answer, like any other.
-        recovery: delivers it: nobody called for that either.
+        redeemer: makes the claim of a default answer.
+        recovery: delivers the threads that got one.
         backend: what its effects are carried out with.
     """
 
@@ -70,11 +70,11 @@ class Janitor:
         Raises:
             StoreError: the store cannot be used.
         """
-        return self._tell(perform(self._sweep(), self._backend))
+        return self._publish(perform(self._sweep(), self._backend))
 
     async def asweep(self) -> SweepReport:
         """`sweep` for coroutines: returns and raises the same."""
-        return self._tell(await aperform(self._sweep(), self._backend))
+        return self._publish(await aperform(self._sweep(), self._backend))
 
     def run(self, interval: timedelta = timedelta(seconds=30)) -> None:
         """Sweep again and again, `interval` apart give or take a fifth, until `stop()`. See `Worker.run`."""
@@ -127,8 +127,9 @@ class Janitor:
         )
 
     def _close(self, row: PauseRow, defaulted: list[tuple[str, str]]) -> Effects[ExpiryEvent | None]:
+        """Expire one pause, or store its default answer. None where another process, or an answer, was first."""
         registration = self._hub.registry[row["name"]]
-        told: list[ExpiryEvent] = []
+        expiries: list[ExpiryEvent] = []  # the transaction may be tried again: the last one is stored
         text: str | None = None
         if registration.on_expire is None:
             claim = Claim("expired", "expired")
@@ -137,8 +138,8 @@ class Janitor:
             claim = self._redeemer.claim(row, text, actor=None, scope_hash=None, defaulted=True)
 
         def describe(at: datetime) -> list[Event]:
-            told.append(expiry_event(self._hub, row, at))
-            records = [expiry_record(told[-1])]
+            expiries.append(expiry_event(self._hub, row, at))
+            records = [expiry_record(expiries[-1])]
             return (
                 records
                 if text is None
@@ -151,13 +152,14 @@ class Janitor:
         self._hub.failpoint("sweep_claimed" if text is None else "default_stored")
         if text is not None:
             defaulted.append((row["interrupt_id"], row["thread_id"]))
-        return told[-1]
+        return expiries[-1]
 
-    def _tell(self, report: SweepReport) -> SweepReport:
+    def _publish(self, report: SweepReport) -> SweepReport:
+        """Call the subscribers with the events of a report. Returns the report."""
         for event in report.events:
             for subscriber in list(self._hub.subscribers):
                 try:
                     subscriber(event)
-                except Exception:  # what was swept is swept; the report must not be lost for it
+                except Exception:  # the pauses are closed, and the caller must get the report
                     log.exception("a subscriber failed on %s of %s", event.type, event.interrupt_id)
         return report

@@ -21,13 +21,18 @@ from symfonic_interrupts.errors import StoreError, UsageError
 log = logging.getLogger("symfonic_interrupts.worker")
 
 JITTER = 0.2
-"""Each wait is up to this part shorter or longer, so that workers do not march in step."""
+"""Each wait is shorter or longer by up to this fraction, so that workers do not all run at the same moments."""
 
 Round = Callable[[], Any]
 
 
 class Worker:
-    """Runs rounds until it is stopped. Made by `Interrupts.worker`."""
+    """Runs rounds until it is stopped. Made by `Interrupts.worker`.
+
+    Args:
+        rounds: what `run` calls in each round, in this order.
+        arounds: what `arun` awaits in each round.
+    """
 
     def __init__(self, rounds: list[Round], arounds: list[Round]) -> None:
         self._rounds = rounds
