@@ -259,5 +259,5 @@ def test_a_clone_with_an_allowlist_is_wrapped_too(tmp_path: Path) -> None:
         )
         clone = wrapped.with_allowlist([("tests.harness", "Refund")])
         assert isinstance(clone, InterruptSaver)
-        assert (clone.engine is wrapped.engine, clone.graph) == (True, "g")
+        assert (clone.hub is wrapped.hub, clone.graph) == (True, "g")
         assert clone.inner is not wrapped.inner
